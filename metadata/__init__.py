@@ -1,0 +1,1 @@
+"""The authoritative state: one store interface, its implementations, and typed records on top."""
