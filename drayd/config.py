@@ -1,0 +1,370 @@
+"""Every setting of the daemon, once: key, kind, default and what it is for.
+
+`Settings` is the typed result (`settings.wal_flush_max_bytes`), `SETTINGS` the same table as
+data. Files, `DRAY_*` variables, flags, `drayd config` and the README's table are all driven by
+it; a new setting is one field here. Names are Kafka's where Kafka has the setting.
+
+Invariants: a key with its dots turned into underscores is the field's name, and in capitals
+after `DRAY_` its variable; no two keys share either. Values are checked by their kind when they
+are read and against each other by `check`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from drayd.kinds import (
+    INT32_MAX,
+    INT64_MAX,
+    Address,
+    Boolean,
+    Choice,
+    Folder,
+    HostPort,
+    Integer,
+    Kind,
+    OptionalAddress,
+    Size,
+    Text,
+    Url,
+    millis,
+)
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class ConfigError(Exception):
+    """The configuration can't be used; the message is one sentence for the person who wrote it."""
+
+
+def _setting(key: str, kind: Kind, default: object, doc: str) -> Any:
+    return dataclasses.field(default=default, metadata={"key": key, "kind": kind, "doc": doc})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The effective configuration. `Settings()` is all defaults."""
+
+    # Who and where
+    broker_id: int = _setting(
+        "broker.id", Integer(0), 0, "This broker's number; each broker of a cluster has its own."
+    )
+    zone: str = _setting(
+        "zone",
+        Text(r"[A-Za-z0-9._-]{0,64}", "at most 64 letters, digits, dots, dashes and underscores"),
+        "",
+        "The availability zone that this broker runs in; empty where there are none.",
+    )
+    data_dir: Path = _setting(
+        "data.dir",
+        Folder(),
+        Path("dray-data"),
+        "The folder for all that the embedded default keeps. One process at a time may use it.",
+    )
+    listen: HostPort = _setting(
+        "listen",
+        Address(),
+        HostPort("localhost", 9092),
+        "Where Kafka clients connect. `:9092` is every interface; port 0 picks a free port.",
+    )
+    advertise: HostPort | None = _setting(
+        "advertise",
+        OptionalAddress(connectable=True),
+        None,
+        "The address that clients are told to connect to. Empty: the one of `listen`, or this "
+        "machine's name where that is every interface. Port 0: the port that `listen` got.",
+    )
+    http_listen: HostPort | None = _setting(
+        "http.listen",
+        OptionalAddress(),
+        HostPort("localhost", 8092),
+        "Where `/metrics`, `/healthz` and `/readyz` are served. Empty: nowhere.",
+    )
+    metadata: str = _setting(
+        "metadata",
+        Url(("sqlite", "memory")),
+        "",
+        "The metadata store: `sqlite:///absolute/path.db`, or `memory://` for tests. "
+        "Empty: SQLite in `data.dir`.",
+    )
+    storage: str = _setting(
+        "storage",
+        Url(("file", "memory", "s3", "gs", "az")),
+        "",
+        "The object store for record bytes: `file:///absolute/folder`, `s3://bucket/prefix`, "
+        "`gs://…`, `az://…`, or `memory://` for tests. Empty: a folder in `data.dir`.",
+    )
+
+    # Topics
+    num_partitions: int = _setting(
+        "num.partitions",
+        Integer(1, 100_000),
+        1,
+        "Partitions of a topic that is created without a number.",
+    )
+    default_replication_factor: int = _setting(
+        "default.replication.factor",
+        Integer(1, 32767),
+        1,
+        "Replication factor shown for topics created without one; durability is the object "
+        "store's.",
+    )
+    auto_create_topics_enable: bool = _setting(
+        "auto.create.topics.enable",
+        Boolean(),
+        True,
+        "Create a topic when a client that allows it asks for one that doesn't exist.",
+    )
+    num_domains: int = _setting(
+        "num.domains",
+        Integer(1, 65536),
+        1,
+        "MetaDomains that new streams are spread over. More of them means more commits side by "
+        "side, and more PUTs.",
+    )
+
+    # The write-ahead log
+    wal_flush_max_bytes: int = _setting(
+        "wal.flush.max_bytes",
+        Size(4 * KIB, 1024 * MIB),
+        8 * MIB,
+        "A WAL object is sealed when it has this many bytes.",
+    )
+    wal_flush_linger_ms: int = _setting(
+        "wal.flush.linger_ms",
+        millis(0, 60_000),
+        5,
+        "While other PUTs are in flight, the longest that records gather before theirs starts.",
+    )
+    wal_flush_min_linger_ms: int = _setting(
+        "wal.flush.min_linger_ms",
+        millis(0, 60_000),
+        0,
+        "The shortest that records gather, even when nothing is in flight. Raise it where PUTs "
+        "cost money.",
+    )
+    wal_flush_max_in_flight: int = _setting(
+        "wal.flush.max_in_flight",
+        Integer(1, 1024),
+        4,
+        "PUTs of one MetaDomain that may run side by side.",
+    )
+    wal_put_timeout_ms: int = _setting(
+        "wal.put.timeout_ms",
+        millis(1, 3_600_000),
+        20_000,
+        "After this long a WAL object that couldn't be stored is given up, and its producers get "
+        "an error that they retry.",
+    )
+    wal_marker_range: int = _setting(
+        "wal.marker.range",
+        Integer(1, 65536),
+        256,
+        "Staging markers that are reserved in one metadata commit.",
+    )
+    wal_orphan_ttl_ms: int = _setting(
+        "wal.orphan_ttl_ms",
+        millis(60_000),
+        86_400_000,
+        "Age at which a WAL object that was never committed is collected.",
+    )
+    wal_gc_grace_ms: int = _setting(
+        "wal.gc.grace_ms",
+        millis(0),
+        600_000,
+        "How long a WAL object that nothing refers to any more is kept for readers that still "
+        "have it open.",
+    )
+    storage_delay_put_ms: int = _setting(
+        "storage.delay.put_ms",
+        millis(0, 60_000),
+        0,
+        "Added to every PUT, to test and measure with the latency of a far object store.",
+    )
+    storage_delay_get_ms: int = _setting(
+        "storage.delay.get_ms",
+        millis(0, 60_000),
+        0,
+        "Added to every GET, likewise.",
+    )
+
+    # Reading
+    cache_hot_max_bytes: int = _setting(
+        "cache.hot.max_bytes",
+        Size(0),
+        256 * MIB,
+        "Recently produced bytes kept in memory for readers at the end of the log.",
+    )
+    fetch_read_ahead_bytes: int = _setting(
+        "fetch.read_ahead_bytes",
+        Size(0, 1024 * MIB),
+        4 * MIB,
+        "How far beyond what was asked a read of older data goes.",
+    )
+    fetch_max_bytes: int = _setting(
+        "fetch.max.bytes",
+        Size(1024, INT32_MAX),
+        57_671_680,
+        "The most that one fetch answer carries, whatever the client asks for.",
+    )
+    max_incremental_fetch_session_cache_slots: int = _setting(
+        "max.incremental.fetch.session.cache.slots",
+        Integer(0),
+        1000,
+        "Incremental fetch sessions (KIP-227) that are kept.",
+    )
+
+    # What producers may send
+    message_max_bytes: int = _setting(
+        "message.max.bytes",
+        Size(0, INT32_MAX),
+        1_048_588,
+        "The largest record batch, as compressed, that a topic takes unless it says otherwise.",
+    )
+    record_decompress_max_bytes: int = _setting(
+        "record.decompress.max.bytes",
+        Size(1024, 16 * 1024 * MIB),
+        128 * MIB,
+        "A compressed batch that unpacks to more than this is refused.",
+    )
+    log_message_timestamp_type: str = _setting(
+        "log.message.timestamp.type",
+        Choice(("CreateTime", "LogAppendTime")),
+        "CreateTime",
+        "Whether records keep the time that the producer gave them.",
+    )
+    log_message_timestamp_before_max_ms: int = _setting(
+        "log.message.timestamp.before.max.ms",
+        millis(0),
+        INT64_MAX,
+        "How far a record's time may lie behind the broker's.",
+    )
+    log_message_timestamp_after_max_ms: int = _setting(
+        "log.message.timestamp.after.max.ms",
+        millis(0),
+        3_600_000,
+        "How far a record's time may lie ahead of the broker's.",
+    )
+    producer_id_expiration_ms: int = _setting(
+        "producer.id.expiration.ms",
+        millis(1),
+        86_400_000,
+        "An idempotent producer that wrote nothing for this long is forgotten.",
+    )
+
+    # Connections
+    socket_request_max_bytes: int = _setting(
+        "socket.request.max.bytes",
+        Size(1024, INT32_MAX),
+        104_857_600,
+        "The largest request; a larger one closes its connection.",
+    )
+    queued_max_request_bytes: int = _setting(
+        "queued.max.request.bytes",
+        Size(1024),
+        512 * MIB,
+        "Requests in flight over all connections; beyond it sockets are read no further.",
+    )
+    connections_max_idle_ms: int = _setting(
+        "connections.max.idle.ms",
+        millis(1),
+        600_000,
+        "A connection without requests for this long is closed.",
+    )
+    max_connections: int = _setting(
+        "max.connections",
+        Integer(0),
+        INT32_MAX,
+        "Connections that are accepted at a time.",
+    )
+
+    # The process
+    shutdown_timeout_ms: int = _setting(
+        "shutdown.timeout_ms",
+        millis(0, 3_600_000),
+        30_000,
+        "How long SIGTERM waits for what is in flight.",
+    )
+    log_level: str = _setting(
+        "log.level",
+        Choice(("debug", "info", "warning", "error")),
+        "info",
+        "How much is logged.",
+    )
+    log_format: str = _setting(
+        "log.format",
+        Choice(("auto", "human", "json")),
+        "auto",
+        "`auto` is `human` on a terminal and `json` elsewhere.",
+    )
+
+    @property
+    def metadata_url(self) -> str:
+        """`metadata`, with the embedded default filled in."""
+        return self.metadata or f"sqlite://{self.data_dir.absolute() / 'metadata.db'}"
+
+    @property
+    def storage_url(self) -> str:
+        """`storage`, with the embedded default filled in."""
+        return self.storage or f"file://{self.data_dir.absolute() / 'objects'}"
+
+    @property
+    def uses_data_dir(self) -> bool:
+        """Whether anything at all is kept in the data folder."""
+        return not (self.metadata and self.storage)
+
+    def advertised(self, bound_port: int) -> HostPort:
+        """What clients are told, given the port that `listen` got."""
+        if self.advertise is not None:
+            return HostPort(self.advertise.host, self.advertise.port or bound_port)
+        host = socket.gethostname() if self.listen.is_wildcard else self.listen.host
+        return HostPort(host, bound_port)
+
+
+class Setting(NamedTuple):
+    """One row of the table."""
+
+    key: str
+    attribute: str
+    kind: Kind
+    default: object
+    doc: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return "DRAY_" + self.attribute.upper()
+
+    def show(self, value: object) -> str:
+        return self.kind.show(value)
+
+
+SETTINGS: dict[str, Setting] = {
+    field.metadata["key"]: Setting(
+        field.metadata["key"],
+        field.name,
+        field.metadata["kind"],
+        field.default,
+        field.metadata["doc"],
+    )
+    for field in dataclasses.fields(Settings)
+}
+
+
+def check(settings: Settings) -> None:
+    """Refuse values that are fine alone but not together."""
+    if settings.wal_flush_min_linger_ms > settings.wal_flush_linger_ms:
+        raise ConfigError(
+            f"wal.flush.min_linger_ms ({settings.wal_flush_min_linger_ms}) must not be larger "
+            f"than wal.flush.linger_ms ({settings.wal_flush_linger_ms})."
+        )
+    if settings.queued_max_request_bytes < settings.socket_request_max_bytes:
+        raise ConfigError(
+            f"queued.max.request.bytes ({settings.queued_max_request_bytes}) must be at least "
+            f"socket.request.max.bytes ({settings.socket_request_max_bytes}), or the largest "
+            "request could never be read."
+        )
