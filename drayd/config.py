@@ -15,6 +15,7 @@ import dataclasses
 import socket
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from drayd.kinds import (
     INT32_MAX,
@@ -305,12 +306,13 @@ class Settings:
     @property
     def metadata_url(self) -> str:
         """`metadata`, with the embedded default filled in."""
-        return self.metadata or f"sqlite://{self.data_dir.absolute() / 'metadata.db'}"
+        path = self.data_dir.absolute() / "metadata.db"
+        return self.metadata or path.as_uri().replace("file", "sqlite", 1)
 
     @property
     def storage_url(self) -> str:
         """`storage`, with the embedded default filled in."""
-        return self.storage or f"file://{self.data_dir.absolute() / 'objects'}"
+        return self.storage or (self.data_dir.absolute() / "objects").as_uri()
 
     @property
     def uses_data_dir(self) -> bool:
@@ -323,6 +325,15 @@ class Settings:
             return HostPort(self.advertise.host, self.advertise.port or bound_port)
         host = socket.gethostname() if self.listen.is_wildcard else self.listen.host
         return HostPort(host, bound_port)
+
+
+def sqlite_path(url: str) -> Path:
+    """The file that a `sqlite:///absolute/path.db` URL names."""
+    parts = urlsplit(url)
+    path = Path(unquote(parts.path))
+    if parts.scheme != "sqlite" or parts.netloc or not path.is_absolute() or path == Path("/"):
+        raise ConfigError(f'metadata must be sqlite:///absolute/path.db, not "{url}".')
+    return path
 
 
 class Setting(NamedTuple):
@@ -356,7 +367,9 @@ SETTINGS: dict[str, Setting] = {
 
 
 def check(settings: Settings) -> None:
-    """Refuse values that are fine alone but not together."""
+    """Refuse values that are fine alone but not together, and URLs that name nothing."""
+    if settings.metadata.startswith("sqlite:"):
+        sqlite_path(settings.metadata)
     if settings.wal_flush_min_linger_ms > settings.wal_flush_linger_ms:
         raise ConfigError(
             f"wal.flush.min_linger_ms ({settings.wal_flush_min_linger_ms}) must not be larger "

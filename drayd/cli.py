@@ -1,0 +1,354 @@
+"""The `drayd` command.
+
+Parsing needs nothing but argparse; what a subcommand uses is imported when it runs, so that
+`drayd version` and `--help` answer at once.
+
+Exit codes: 0 done, 1 it didn't work, 2 the command line or the configuration is wrong. Errors
+are one sentence on standard error; a traceback is a bug.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drayd import __version__
+
+if TYPE_CHECKING:
+    from drayd.config_sources import Config
+
+_FLAGS = (
+    ("--data-dir", "data.dir", "DIR", "keep everything in this folder (default: ./dray-data)"),
+    ("--listen", "listen", "HOST:PORT", "where Kafka clients connect (default: localhost:9092)"),
+    (
+        "--advertise",
+        "advertise",
+        "HOST:PORT",
+        "the address that clients are told to use, if it isn't the one of --listen",
+    ),
+    (
+        "--http-listen",
+        "http.listen",
+        "HOST:PORT",
+        "where /metrics, /healthz and /readyz are (default: localhost:8092; '' for none)",
+    ),
+    ("--metadata", "metadata", "URL", "metadata store (default: SQLite in the data folder)"),
+    ("--storage", "storage", "URL", "object store (default: a directory in the data folder)"),
+    ("--broker-id", "broker.id", "N", "this broker's number (default: 0)"),
+    ("--zone", "zone", "Z", "the availability zone that this broker is in"),
+)
+
+_DESCRIPTION = "Dray, a Kafka broker that owns nothing."
+
+_EPILOG = """\
+examples:
+  drayd start                             a broker on localhost:9092, data in ./dray-data
+  drayd start --listen :19092             on every interface, port 19092
+  drayd admin topics create orders --partitions 6
+  drayd admin topics list
+  drayd config                            every setting, its value and where it comes from
+
+`drayd COMMAND --help` says more about each command.
+"""
+
+_START_EPILOG = """\
+Settings come from defaults, the --config file, DRAY_* variables and flags; later ones win.
+`drayd config` lists them all.
+
+examples:
+  drayd start --data-dir /var/lib/dray --listen 0.0.0.0:9092 --advertise kafka.example.org:9092
+  drayd start --listen localhost:0                   any free port; the banner says which
+  drayd start --set num.partitions=3 --set log.level=debug
+  DRAY_WAL_FLUSH_LINGER_MS=20 drayd start --config dray.yaml
+
+Stop it with Ctrl-C or SIGTERM: what was accepted is flushed and answered first.
+"""
+
+_CONFIG_EPILOG = """\
+A configuration file is YAML, flat or nested:
+
+  listen: 0.0.0.0:9092
+  advertise: kafka.example.org:9092
+  wal:
+    flush:
+      max_bytes: 8MiB
+      linger_ms: 5
+
+The same setting in the environment is DRAY_WAL_FLUSH_MAX_BYTES=8MiB, and as a flag
+--set wal.flush.max_bytes=8MiB. DRAY_CONFIG names a file as --config does.
+"""
+
+
+class _Give(argparse.Action):
+    """Gathers (key, text, source) of all setting flags in the order they were written."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        key = None if self.const is None else str(self.const)
+        namespace.given = [*namespace.given, (key, str(values), option_string)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has gone; keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def fail(sentence: object, code: int = 1) -> int:
+    """Say what went wrong, and give the exit code."""
+    print(f"drayd: {sentence}", file=sys.stderr)
+    return code
+
+
+def add_setting_flags(parser: argparse.ArgumentParser, only: Sequence[str] = ()) -> None:
+    """The flags that give settings; `only` keeps those named."""
+    group = parser.add_argument_group("settings")
+    parser.set_defaults(given=[])
+    for flag, key, metavar, text in _FLAGS:
+        if not only or flag in only:
+            group.add_argument(flag, action=_Give, const=key, metavar=metavar, help=text)
+    group.add_argument("--config", type=Path, metavar="FILE", help="read settings from this file")
+    group.add_argument(
+        "--set",
+        action=_Give,
+        metavar="KEY=VALUE",
+        help="set any setting by its key; may be repeated",
+    )
+
+
+def load_config(arguments: argparse.Namespace) -> Config:
+    """The configuration that the flags, the environment and the file give."""
+    from drayd.config_sources import Given, load, split_assignment
+
+    flags = [
+        split_assignment(text) if key is None else Given(key, text, source)
+        for key, text, source in arguments.given
+    ]
+    return load(config_file=arguments.config, environ=os.environ, flags=flags)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="drayd",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"drayd {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    for name, summary, description in (
+        (
+            "start",
+            "run Dray: the broker and all that goes with it",
+            "Run Dray in this process: broker and HTTP, by default with SQLite metadata and a "
+            "local directory for the records, all in one data folder.",
+        ),
+        (
+            "broker",
+            "run the broker alone",
+            "Run the broker alone, without the services that `start` runs beside it.",
+        ),
+    ):
+        command = _command(commands, name, summary, description, _START_EPILOG)
+        add_setting_flags(command)
+        command.set_defaults(run=_run_broker, role=name)
+
+    _add_admin(commands)
+
+    command = _command(
+        commands,
+        "config",
+        "show every setting, its value and where it comes from",
+        "Show the effective configuration for these flags, this environment and this file.",
+        _CONFIG_EPILOG,
+    )
+    add_setting_flags(command)
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_show_config)
+
+    command = _command(commands, "version", "show the versions of Dray and what it runs on")
+    command.set_defaults(run=_show_version)
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    description: str | None = None,
+    epilog: str | None = None,
+) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=description or summary[0].upper() + summary[1:] + ".",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _add_admin(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    admin = _command(
+        commands,
+        "admin",
+        "look after topics, and look into the log",
+        epilog="examples:\n"
+        "  drayd admin topics create orders --partitions 6 --config retention.ms=86400000\n"
+        "  drayd admin topics describe orders\n"
+        "  drayd admin wal inspect dray-data/objects/…/….wo\n"
+        "  drayd admin index orders 0 --data-dir dray-data\n",
+    )
+    nouns = admin.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    topics = _command(nouns, "topics", "create, list, describe and delete topics")
+    verbs = topics.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    create = _command(verbs, "create", "create a topic")
+    create.add_argument("name", metavar="NAME")
+    create.add_argument(
+        "--partitions", type=_count, default=-1, metavar="N", help="default: num.partitions"
+    )
+    create.add_argument(
+        "--replication-factor", type=_count, default=-1, metavar="N", help=argparse.SUPPRESS
+    )
+    create.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        type=_pair,
+        metavar="KEY=VALUE",
+        help="a configuration of the topic, such as retention.ms=86400000; may be repeated",
+    )
+    listing = _command(verbs, "list", "list the names of all topics")
+    describe = _command(verbs, "describe", "show a topic's id, partitions and offsets")
+    describe.add_argument("name", metavar="NAME")
+    delete = _command(verbs, "delete", "delete a topic with all its records")
+    delete.add_argument("name", metavar="NAME")
+    cluster = _command(nouns, "cluster", "show the cluster's id and its brokers")
+
+    for command, function in (
+        (create, "create_topic"),
+        (listing, "list_topics"),
+        (describe, "describe_topic"),
+        (delete, "delete_topic"),
+        (cluster, "describe_cluster"),
+    ):
+        command.add_argument(
+            "--bootstrap",
+            default="localhost:9092",
+            metavar="HOST:PORT",
+            help="a broker of the cluster (default: localhost:9092)",
+        )
+        command.add_argument("--json", action="store_true", help="print JSON")
+        command.set_defaults(run=_run_admin, function=function)
+
+    wal = _command(nouns, "wal", "look into WAL objects")
+    wal_verbs = wal.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    inspect = _command(wal_verbs, "inspect", "print a WAL object readably")
+    inspect.add_argument("file", type=Path, metavar="FILE")
+    inspect.set_defaults(run=_run_admin, function="inspect_wal")
+
+    index = _command(
+        nouns,
+        "index",
+        "print the offset index of a partition",
+        "Print where each range of a partition's offsets lies. Opens the metadata store "
+        "read-only, so it works while a broker runs and when none does.",
+    )
+    index.add_argument("topic", metavar="TOPIC")
+    index.add_argument("partition", type=int, metavar="PARTITION")
+    add_setting_flags(index, only=("--data-dir", "--metadata"))
+    index.set_defaults(run=_run_admin, function="show_index")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'must be a number from 1, not "{text}"')
+    return int(text)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f'must be KEY=VALUE, not "{text}"')
+    return key, value
+
+
+def _run_broker(arguments: argparse.Namespace) -> int:
+    from drayd.config import ConfigError
+
+    try:
+        settings = load_config(arguments).settings
+    except ConfigError as error:
+        return fail(error, 2)
+
+    from drayd import app, logs
+    from drayd.datadir import DataDirError
+    from drayd.sockets import ListenError
+
+    logs.configure(settings.log_level, settings.log_format)
+    try:
+        return app.run(settings, arguments.role)
+    except ConfigError as error:
+        return fail(error, 2)
+    except (DataDirError, ListenError) as error:
+        return fail(error)
+
+
+def _run_admin(arguments: argparse.Namespace) -> int:
+    from drayd import cli_admin
+
+    return cli_admin.run(arguments)
+
+
+def _show_config(arguments: argparse.Namespace) -> int:
+    from drayd.config import SETTINGS, ConfigError
+
+    try:
+        settings, sources = load_config(arguments)
+    except ConfigError as error:
+        return fail(error, 2)
+    rows = [
+        (key, setting.show(getattr(settings, setting.attribute)), sources[key])
+        for key, setting in SETTINGS.items()
+    ]
+    if arguments.json:
+        import json
+
+        print(json.dumps({k: {"value": v, "source": s} for k, v, s in rows}, indent=2))
+        return 0
+    key_width, value_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+    for key, value, source in rows:
+        print(f"{key:<{key_width}}  {value or '-':<{value_width}}  {source}")
+    return 0
+
+
+def _show_version(arguments: argparse.Namespace) -> int:
+    import platform
+    from importlib.metadata import version
+
+    print(f"drayd  {__version__}")
+    print(f"python {platform.python_version()} ({platform.system()} {platform.machine()})")
+    for name in ("kio", "uvloop", "obstore"):
+        print(f"{name:<6} {version(name)}")
+    return 0

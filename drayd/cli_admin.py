@@ -1,0 +1,192 @@
+"""`drayd admin`: topics and cluster over the Kafka protocol, WAL objects and index from the store.
+
+Each command is a function from the parsed arguments to lines (or to a JSON value); `run` prints
+them and turns errors into one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from drayd.cli import fail, load_config
+from drayd.client import EARLIEST, LATEST, Client, ClientError
+from drayd.config import ConfigError, sqlite_path
+from drayd.kinds import parse_host_port
+from protocol.errors import ErrorCode
+
+
+class _Failed(Exception):
+    """A command that didn't work; the message is one sentence."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command that the arguments name."""
+    try:
+        for line in _COMMANDS[arguments.function](arguments):
+            print(line)
+    except ConfigError as error:
+        return fail(error, 2)
+    except (ClientError, _Failed) as error:
+        return fail(error)
+    return 0
+
+
+def _connect(arguments: argparse.Namespace) -> Client:
+    try:
+        address = parse_host_port(arguments.bootstrap)
+    except ValueError as error:
+        raise ConfigError(f'--bootstrap {error}, not "{arguments.bootstrap}".') from None
+    return Client(address)
+
+
+def _create_topic(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        made = client.create_topic(
+            arguments.name,
+            partitions=arguments.partitions,
+            replication_factor=arguments.replication_factor,
+            configs=dict(arguments.config),
+        )
+        # Version 7 of the answer has the id, older brokers leave it out.
+        topic_id = getattr(made, "topic_id", None)
+    if arguments.json:
+        return [_json({"name": made.name, "id": topic_id, "partitions": made.num_partitions})]
+    count = made.num_partitions
+    return [f"Created {made.name} with {count} partition{'' if count == 1 else 's'}."]
+
+
+def _list_topics(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        topics = sorted(client.topics().topics, key=lambda topic: str(topic.name))
+    if arguments.json:
+        return [
+            _json([{"name": one.name, "partitions": len(one.partitions)} for one in topics]),
+        ]
+    return [str(topic.name) for topic in topics]
+
+
+def _describe_topic(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        (topic,) = client.topics([arguments.name]).topics
+        if topic.error_code is not ErrorCode.none:
+            reason = topic.error_code.name
+            raise _Failed(
+                f'Can\'t describe topic "{arguments.name}": '
+                f"{reason.replace('_', ' ')} ({reason.upper()})."
+            )
+        partitions = sorted(topic.partitions, key=lambda one: int(one.partition_index))
+        numbers = [one.partition_index for one in partitions]
+        start_offsets = client.offsets(arguments.name, numbers, EARLIEST)
+        end_offsets = client.offsets(arguments.name, numbers, LATEST)
+    rows = [
+        {
+            "partition": one.partition_index,
+            "leader": one.leader_id,
+            "start_offset": start_offsets[one.partition_index],
+            "end_offset": end_offsets[one.partition_index],
+        }
+        for one in partitions
+    ]
+    topic_id = getattr(topic, "topic_id", None)
+    if arguments.json:
+        return [_json({"name": topic.name, "id": topic_id, "partitions": rows})]
+    return [
+        f"topic       {topic.name}",
+        f"id          {topic_id or '-'}",
+        f"partitions  {len(rows)}",
+        "",
+        *_table(rows),
+    ]
+
+
+def _delete_topic(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        client.delete_topic(arguments.name)
+    if arguments.json:
+        return [_json({"deleted": arguments.name})]
+    return [f"Deleted {arguments.name}."]
+
+
+def _describe_cluster(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        cluster = client.cluster()
+    brokers = [
+        {"broker": one.broker_id, "host": one.host, "port": one.port, "zone": one.rack or "-"}
+        for one in sorted(cluster.brokers, key=lambda one: int(one.broker_id))
+    ]
+    if arguments.json:
+        return [_json({"id": cluster.cluster_id, "brokers": brokers})]
+    return [f"cluster  {cluster.cluster_id}", "", *_table(brokers)]
+
+
+def _inspect_wal(arguments: argparse.Namespace) -> Iterable[str]:
+    from wal.format import CorruptWal
+    from wal.inspect import describe
+
+    try:
+        return list(describe(arguments.file.read_bytes()))
+    except OSError as error:
+        raise _Failed(f"Can't read {arguments.file}: {error.strerror}.") from None
+    except CorruptWal as error:
+        raise _Failed(f"{arguments.file} is not a sound WAL object: {error}.") from None
+
+
+def _show_index(arguments: argparse.Namespace) -> Iterable[str]:
+    settings = load_config(arguments).settings
+    path = sqlite_path(settings.metadata_url)
+    if not path.is_file():
+        raise _Failed(f"There is no metadata store at {path}.")
+
+    async def gather() -> list[str]:
+        from metadata.describe import describe_index
+        from metadata.sqlite import SqliteStore
+
+        store = await SqliteStore.open(path, read_only=True)
+        try:
+            return [
+                line async for line in describe_index(store, arguments.topic, arguments.partition)
+            ]
+        finally:
+            await store.close()
+
+    from metadata.store import StoreError
+    from metadata.topics import TopicMissing
+
+    try:
+        return asyncio.run(gather())
+    except TopicMissing as error:
+        raise _Failed(f"Can't show the index of {arguments.topic}: {error}.") from None
+    except StoreError as error:
+        raise _Failed(f"Can't read the metadata store at {path}: {error}.") from None
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows under their column names, aligned."""
+    if not rows:
+        return []
+    lines = [[name.replace("_", " ") for name in rows[0]]]
+    lines.extend([str(value) for value in row.values()] for row in rows)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, default=str)
+
+
+_COMMANDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
+    "create_topic": _create_topic,
+    "list_topics": _list_topics,
+    "describe_topic": _describe_topic,
+    "delete_topic": _delete_topic,
+    "describe_cluster": _describe_cluster,
+    "inspect_wal": _inspect_wal,
+    "show_index": _show_index,
+}
