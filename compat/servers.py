@@ -69,7 +69,10 @@ class Server:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -123,7 +126,9 @@ class Server:
         try:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            print(f"{self.name} did not stop within {STOP_TIMEOUT_S:.0f} s: killed", file=sys.stderr)
+            print(
+                f"{self.name} did not stop within {STOP_TIMEOUT_S:.0f} s: killed", file=sys.stderr
+            )
         # Children that outlived the leader are still in its group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

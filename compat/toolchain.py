@@ -31,7 +31,9 @@ def program(name: str, advice: str) -> str:
 
 def kcat() -> str:
     """The path of kcat."""
-    return program("kcat", "on Debian or Ubuntu, apt-get install kcat; with Homebrew, brew install kcat.")
+    return program(
+        "kcat", "on Debian or Ubuntu, apt-get install kcat; with Homebrew, brew install kcat."
+    )
 
 
 def java_program() -> str:
