@@ -1,0 +1,179 @@
+"""The produce path between a decoded request and the log.
+
+`Pending` collects the outcomes of one request's partitions. `DomainSink` commits written objects
+to a domain, and hands what was committed to the cache and to waiting fetches before the producer
+is answered: whoever has an acknowledgement can read the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from drayd.cache import Cache
+from drayd.metrics import Metrics
+from drayd.waiters import Waiters
+from metadata import store as metastore
+from metadata.append import (
+    Accepted,
+    Appended,
+    Duplicate,
+    Outcome,
+    Refusal,
+    Refused,
+    StoredBatch,
+    StoredChunk,
+    StoredObject,
+)
+from metadata.streams import DomainLog
+from protocol.errors import ErrorCode
+from wal.buffer import LENGTH_PREFIX, Sealed, Ticket
+from wal.objectstore import Unavailable
+from wal.writer import Writer, Written
+
+
+class PartitionOutcome(NamedTuple):
+    code: ErrorCode
+    base_offset: int = -1
+    log_append_ms: int = -1
+    log_start: int = -1
+    message: str | None = None
+
+
+_REFUSALS = {
+    Refusal.STREAM_GONE: ErrorCode.unknown_topic_or_partition,
+    Refusal.OUT_OF_ORDER: ErrorCode.out_of_order_sequence_number,
+    Refusal.OLD_EPOCH: ErrorCode.invalid_producer_epoch,
+}
+
+
+class Pending:
+    """A Produce request whose partitions are on their way; `done` when all are settled."""
+
+    __slots__ = ("_left", "append_ms", "done", "outcomes")
+
+    def __init__(self, count: int) -> None:
+        self.outcomes: list[PartitionOutcome | None] = [None] * count
+        self.append_ms: dict[int, int] = {}
+        """Slots with LogAppendTime, and their time."""
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._left = count
+
+    def settle(self, slot: int, outcome: PartitionOutcome) -> None:
+        if self.outcomes[slot] is None:
+            self.outcomes[slot] = outcome
+            self._left -= 1
+            if not self._left and not self.done.done():
+                self.done.set_result(None)
+
+    def expire(self) -> None:
+        """The client's deadline: whatever becomes of the rest, it won't hear of it."""
+        late = PartitionOutcome(ErrorCode.request_timed_out)
+        for slot, outcome in enumerate(self.outcomes):
+            if outcome is None:
+                self.settle(slot, late)
+
+
+class DomainSink:
+    """Implements wal.writer.Sink for one MetaDomain."""
+
+    def __init__(
+        self, domain: DomainLog, cache: Cache, waiters: Waiters, metrics: Metrics
+    ) -> None:
+        self._domain = domain
+        self._cache = cache
+        self._waiters = waiters
+        self._metrics = metrics
+
+    async def commit(self, objects: Sequence[Written]) -> Sequence[Appended | None]:
+        started = asyncio.get_running_loop().time()
+        try:
+            results = await self._domain.append([_stored(written) for written in objects])
+        except metastore.StoreError as error:
+            raise Unavailable(str(error)) from error
+        self._metrics.commit_seconds.observe(asyncio.get_running_loop().time() - started)
+        self._metrics.commit_objects.observe(len(objects))
+        return results
+
+    def deliver(self, written: Written, result: Appended) -> None:
+        records = size = 0
+        for (stream_id, tickets), outcomes in zip(
+            written.sealed.streams.items(), result.outcomes, strict=True
+        ):
+            grown = 0
+            stream = self._domain.cached(stream_id)
+            epoch = 0 if stream is None else stream.head.leader_epoch
+            for ticket, outcome in zip(tickets, outcomes, strict=True):
+                batch = ticket.batch
+                if isinstance(outcome, Accepted) and batch is not None:
+                    self._cache.append(
+                        stream_id, batch, outcome.base_offset, epoch, sole=written.sole
+                    )
+                    grown += len(batch.data)
+                    records += batch.record_count
+            if grown:
+                size += grown
+                self._waiters.grew(stream_id, grown)
+            for ticket, outcome in zip(tickets, outcomes, strict=True):
+                _settle(ticket, outcome)
+        self._metrics.produced_bytes.inc(size)
+        self._metrics.produced_records.inc(records)
+
+    def fail(self, sealed: Sealed, error: Exception) -> None:
+        failed = PartitionOutcome(
+            ErrorCode.kafka_storage_error, message=f"the records could not be stored: {error}"
+        )
+        for tickets in sealed.streams.values():
+            for ticket in tickets:
+                _owner(ticket).settle(ticket.slot, failed)
+
+
+def _owner(ticket: Ticket) -> Pending:
+    assert isinstance(ticket.owner, Pending)
+    return ticket.owner
+
+
+def _settle(ticket: Ticket, outcome: Outcome) -> None:
+    owner = _owner(ticket)
+    match outcome:
+        case Accepted(base_offset, log_start):
+            append_ms = owner.append_ms.get(ticket.slot, -1)
+            settled = PartitionOutcome(ErrorCode.none, base_offset, append_ms, log_start)
+        case Duplicate(base_offset, log_start):
+            settled = PartitionOutcome(ErrorCode.none, base_offset, -1, log_start)
+        case Refused(reason):
+            settled = PartitionOutcome(_REFUSALS[reason], message=reason.value)
+    owner.settle(ticket.slot, settled)
+
+
+def _stored(written: Written) -> StoredObject:
+    chunks = []
+    for (stream_id, tickets), placed in zip(
+        written.sealed.streams.items(), written.chunks, strict=True
+    ):
+        position = placed.offset
+        batches = []
+        for ticket in tickets:
+            batch = ticket.batch
+            assert batch is not None
+            length = LENGTH_PREFIX + len(batch.data)
+            batches.append(
+                StoredBatch(
+                    position,
+                    length,
+                    batch.record_count,
+                    batch.min_timestamp_ms,
+                    batch.max_timestamp_ms,
+                    batch.producer_id,
+                    batch.producer_epoch,
+                    batch.base_sequence,
+                )
+            )
+            position += length
+        chunks.append(StoredChunk(stream_id, batches))
+    name = written.name
+    return StoredObject(name.wal_id, name.path, written.size, name.marker, chunks)
+
+
+DomainWriter = Writer[Appended]

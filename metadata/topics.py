@@ -1,0 +1,315 @@
+"""The topic registry: names, ids, and the creation and deletion of topics across scopes.
+
+A topic spans scopes but a commit doesn't. Creation writes the stream heads first and the topic
+record last, so a visible topic is complete. Deletion frees the name and marks the record
+DELETING, then marks every head, and only then answers: no produce is acknowledged after that,
+since every append checks its head. The rest is removed piece by piece by `purge`, which whoever
+starts next can resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+
+from metadata import keys
+from metadata.cluster import Numbers
+from metadata.store import Check, CommitUnknown, Conflict, Delete, Gap, MetadataStore, Put
+from metadata.streams import DomainLog, StreamMissing
+from metadata.values import (
+    Garbage,
+    IndexEntry,
+    Lifecycle,
+    StreamHead,
+    StreamRef,
+    Topic,
+    TopicName,
+    WalObject,
+    decode,
+    encode,
+)
+
+PIECE = 32
+"""Keys per transaction of a large change: small enough not to starve in a busy domain."""
+
+
+class TopicExists(Exception):
+    pass
+
+
+class TopicMissing(Exception):
+    pass
+
+
+@dataclass(slots=True)
+class NewTopic:
+    name: str
+    topic_id: UUID
+    partitions: int
+    config: Mapping[str, str]
+    created_ms: int
+
+
+class Topics:
+    """Active topics by name and id, held in memory and kept current by the store's watch."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        domains: Sequence[DomainLog],
+        *,
+        now_ms: Callable[[], int],
+        garbage_grace_ms: int,
+    ) -> None:
+        self._store = store
+        self._domains = domains
+        self._now_ms = now_ms
+        self._garbage_grace_ms = garbage_grace_ms
+        self._stream_ids = Numbers(store, "stream-id", block=1000)
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+
+    # -- looking up --------------------------------------------------------------------------
+
+    def by_name(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    async def find(self, name: str) -> Topic | None:
+        """As `by_name`, but asks the store before it says that there is none."""
+        return self._by_name.get(name) or await self._read_name(name)
+
+    async def find_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id) or await self._read_id(topic_id)
+
+    async def _read_name(self, name: str) -> Topic | None:
+        found = await self._store.get(keys.topic_name(name), scope=keys.TOPICS_SCOPE)
+        if found is None:
+            return None
+        return await self._read_id(decode(TopicName, found.value).topic_id)
+
+    async def _read_id(self, topic_id: UUID) -> Topic | None:
+        found = await self._store.get(keys.topic_id(topic_id), scope=keys.TOPICS_SCOPE)
+        if found is None:
+            return None
+        topic = decode(Topic, found.value)
+        if topic.state != Lifecycle.ACTIVE:
+            return None
+        self._add(topic)
+        return topic
+
+    def _add(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    def _remove(self, topic_id: UUID) -> None:
+        topic = self._by_id.pop(topic_id, None)
+        if topic is None:
+            return
+        current = self._by_name.get(topic.name)
+        if current is not None and current.topic_id == topic_id:
+            del self._by_name[topic.name]
+
+    async def load(self) -> list[Topic]:
+        """Reads every topic; returns those whose deletion somebody has to finish."""
+        self._by_name.clear()
+        self._by_id.clear()
+        deleting = []
+        async for item in self._store.scan(
+            keys.TOPIC_IDS, keys.end_of(keys.TOPIC_IDS), scope=keys.TOPICS_SCOPE
+        ):
+            topic = decode(Topic, item.value)
+            if topic.state == Lifecycle.ACTIVE:
+                self._add(topic)
+            else:
+                deleting.append(topic)
+        return deleting
+
+    async def follow(self) -> None:
+        """Keeps the registry current with what others do; runs until cancelled."""
+        watch = self._store.watch(keys.TOPIC_IDS)
+        try:
+            async for change in watch:
+                if isinstance(change, Gap):
+                    await self.load()
+                    continue
+                topic_id = UUID(hex=change.key.removeprefix(keys.TOPIC_IDS))
+                topic = None if change.value is None else decode(Topic, change.value)
+                if topic is None or topic.state != Lifecycle.ACTIVE:
+                    self._remove(topic_id)
+                elif topic_id in self._by_id:
+                    self._add(topic)
+                else:
+                    # New to us, or deleted by us since: the store knows.
+                    await self._read_id(topic_id)
+        finally:
+            await watch.close()
+
+    # -- creating ----------------------------------------------------------------------------
+
+    async def create(self, new: NewTopic) -> Topic:
+        if await self.find(new.name) is not None:
+            raise TopicExists(new.name)
+        numbers = await self._stream_ids.take(new.partitions)
+        refs = tuple(StreamRef(n, self._domain_of(n)) for n in numbers)
+        by_domain: dict[int, list[tuple[int, StreamHead]]] = {}
+        for partition, ref in enumerate(refs):
+            head = StreamHead(topic_id=new.topic_id, partition=partition)
+            by_domain.setdefault(ref.domain, []).append((ref.stream_id, head))
+        for domain, heads in by_domain.items():
+            await self._domains[domain].create_streams(heads)
+        topic = Topic(new.topic_id, new.name, refs, dict(new.config), new.created_ms)
+        await self._register(topic)
+        return topic
+
+    def _domain_of(self, stream_id: int) -> int:
+        # Fibonacci hashing: neighbours spread over the domains; the result is stored with the
+        # stream, so the number of domains may grow later.
+        return (stream_id * 0x9E3779B97F4A7C15 >> 32 & 0xFFFFFFFF) % len(self._domains)
+
+    async def _register(self, topic: Topic) -> None:
+        name_key, id_key = keys.topic_name(topic.name), keys.topic_id(topic.topic_id)
+        try:
+            await self._store.commit(
+                keys.TOPICS_SCOPE,
+                [Check(name_key, None), Check(id_key, None)],
+                [Put(name_key, encode(TopicName(topic.topic_id))), Put(id_key, encode(topic))],
+            )
+        except Conflict:
+            await self._read_name(topic.name)
+            await self._drop_heads(topic)
+            raise TopicExists(topic.name) from None
+        except CommitUnknown:
+            # The id is ours alone: if it is there, we have written it.
+            if await self._read_id(topic.topic_id) is None:
+                await self._drop_heads(topic)
+                raise
+            return
+        self._add(topic)
+
+    async def _drop_heads(self, topic: Topic) -> None:
+        for ref in topic.partitions:
+            domain = self._domains[ref.domain]
+            domain.forget([ref.stream_id])
+            await self._store.commit(
+                domain.scope, [], [Delete(keys.stream_head(ref.domain, ref.stream_id))]
+            )
+
+    # -- deleting ----------------------------------------------------------------------------
+
+    async def delete(self, topic_id: UUID) -> Topic:
+        """After this no append to the topic succeeds and its name is free. `purge` follows."""
+        topic = await self._mark(topic_id)
+        self._remove(topic_id)
+        await self._mark_heads(topic)
+        return topic
+
+    async def _mark(self, topic_id: UUID) -> Topic:
+        id_key = keys.topic_id(topic_id)
+        while True:
+            found = await self._store.get(id_key, scope=keys.TOPICS_SCOPE)
+            topic = None if found is None else decode(Topic, found.value)
+            if found is None or topic is None or topic.state != Lifecycle.ACTIVE:
+                raise TopicMissing(str(topic_id))
+            marked = msgspec.structs.replace(topic, state=Lifecycle.DELETING)
+            try:
+                await self._store.commit(
+                    keys.TOPICS_SCOPE,
+                    [Check(id_key, found.version)],
+                    [Put(id_key, encode(marked)), Delete(keys.topic_name(topic.name))],
+                )
+            except Conflict:
+                continue
+            return marked
+
+    async def _mark_heads(self, topic: Topic) -> None:
+        def marked(head: StreamHead) -> StreamHead | None:
+            if head.state != Lifecycle.ACTIVE:
+                return None
+            return msgspec.structs.replace(head, state=Lifecycle.DELETING)
+
+        for ref in topic.partitions:
+            try:
+                await self._domains[ref.domain].change_head(ref.stream_id, marked)
+            except StreamMissing:
+                continue
+
+    async def purge(self, topic: Topic) -> None:
+        """Removes what a deleted topic has left, in small transactions that may be repeated."""
+        await self._mark_heads(topic)
+        for ref in topic.partitions:
+            await self._purge_entries(ref)
+            await self._purge_producers(ref)
+            domain = self._domains[ref.domain]
+            await self._store.commit(
+                domain.scope, [], [Delete(keys.stream_head(ref.domain, ref.stream_id))]
+            )
+            domain.forget([ref.stream_id])
+        await self._store.commit(
+            keys.TOPICS_SCOPE, [], [Delete(keys.topic_id(topic.topic_id))]
+        )
+
+    async def _purge_entries(self, ref: StreamRef) -> None:
+        scope = keys.domain_scope(ref.domain)
+        prefix = keys.index(ref.domain, ref.stream_id)
+        while True:
+            piece = [
+                (item.key, decode(IndexEntry, item.value))
+                async for item in self._store.scan(
+                    prefix, keys.end_of(prefix), scope=scope, limit=PIECE
+                )
+            ]
+            if not piece:
+                return
+            writes: list[Put | Delete] = [Delete(key) for key, _ in piece]
+            checks = []
+            for wal_id in {entry.wal_id for _, entry in piece}:
+                check, change = await self._unrefer(ref, wal_id)
+                checks += check
+                writes += change
+            try:
+                await self._store.commit(scope, checks, writes)
+            except Conflict:
+                continue
+
+    async def _unrefer(
+        self, ref: StreamRef, wal_id: UUID
+    ) -> tuple[list[Check], list[Put | Delete]]:
+        """The change that takes a stream out of an object's references; the last one to leave
+        hands the object to collection."""
+        key = keys.wal_object(ref.domain, wal_id)
+        found = await self._store.get(key, scope=keys.domain_scope(ref.domain))
+        if found is None:
+            return [], []
+        record = decode(WalObject, found.value)
+        left = tuple(stream for stream in record.streams if stream != ref.stream_id)
+        check = [Check(key, found.version)]
+        if left:
+            return check, [Put(key, encode(msgspec.structs.replace(record, streams=left)))]
+        unused = Garbage(record.path, self._now_ms() + self._garbage_grace_ms)
+        return check, [
+            Delete(key),
+            Put(keys.garbage_object(ref.domain, wal_id), encode(unused)),
+        ]
+
+    async def _purge_producers(self, ref: StreamRef) -> None:
+        scope = keys.domain_scope(ref.domain)
+        prefix = keys.producers(ref.domain, ref.stream_id)
+        while True:
+            piece: list[Put | Delete] = [
+                Delete(item.key)
+                async for item in self._store.scan(
+                    prefix, keys.end_of(prefix), scope=scope, limit=PIECE
+                )
+            ]
+            if not piece:
+                return
+            await self._store.commit(scope, [], piece)
