@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from drayd.cli import fail, load_config
+from drayd.cli_settings import fail, load_config
 from drayd.client import EARLIEST, LATEST, Client, ClientError
 from drayd.config import ConfigError, sqlite_path
 from drayd.kinds import parse_host_port

@@ -16,7 +16,7 @@ def settings_table() -> str:
     lines = ["| setting | default | kind | what it does |", "|---|---|---|---|"]
     for setting in SETTINGS.values():
         shown = setting.show(setting.default)
-        default = "unlimited" if shown in _UNLIMITED else f"`{shown}`" if shown else "–"
+        default = "unlimited" if shown in _UNLIMITED else f"`{shown}`" if shown else "(empty)"
         lines.append(f"| `{setting.key}` | {default} | {setting.kind.label} | {setting.doc} |")
     return "\n".join(lines)
 
