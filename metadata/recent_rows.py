@@ -30,7 +30,6 @@ class RecentRows:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._known: OrderedDict[tuple[str, str], Known] = OrderedDict()
-        self._newest = 0
         self._newest_forgotten = 0
 
     def get(self, scope: str, key: str) -> Known | None:
@@ -41,7 +40,6 @@ class RecentRows:
 
     def written(self, scope: str, key: str, value: bytes | None, version: int) -> None:
         """A commit with this version wrote the key, or with None deleted it."""
-        self._newest = version
         self._keep(scope, key, None if value is None else Versioned(value, version), version)
 
     def read(self, scope: str, key: str, row: Versioned | None, as_of: int) -> None:
@@ -49,10 +47,11 @@ class RecentRows:
         if (scope, key) not in self._known and self._newest_forgotten <= as_of:
             self._keep(scope, key, row, as_of)
 
-    def clear(self) -> None:
+    def clear(self, as_of: int) -> None:
+        """Forget all; commits up to ``as_of`` may have written anything."""
         self._known.clear()
         self._bytes = 0
-        self._newest_forgotten = self._newest
+        self._newest_forgotten = as_of
 
     def _keep(self, scope: str, key: str, row: Versioned | None, as_of: int) -> None:
         before = self._known.pop((scope, key), None)

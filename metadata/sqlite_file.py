@@ -52,19 +52,20 @@ COMMIT;
 class SqliteFile:
     """A path, the lock on it if we own it, and its connections."""
 
-    def __init__(self, path: Path, connection_class: type[sqlite3.Connection]) -> None:
-        self.path = path
+    def __init__(self, path: str | Path, connection_class: type[sqlite3.Connection]) -> None:
+        self.path = Path(path).absolute()
         self._connection_class = connection_class
         self._lock_fd: int | None = None
 
-    def take(self) -> sqlite3.Connection:
-        """Become the owner, create or check the content, and return the writing connection."""
+    def take(self) -> tuple[sqlite3.Connection, int]:
+        """Become the owner: the writing connection, and the last version that was used."""
         self._lock()
         try:
             writer = self.connect_writer()
             try:
                 # Whoever held ephemeral keys died with the last owner.
                 writer.execute("DELETE FROM kv WHERE session IS NOT NULL")
+                last_version = read_last_version(writer)
                 sync_folder(self.path.parent)
             except BaseException:
                 writer.close()
@@ -75,7 +76,7 @@ class SqliteFile:
         except BaseException:
             self.release()
             raise
-        return writer
+        return writer, last_version
 
     def release(self) -> None:
         if self._lock_fd is not None:
@@ -156,6 +157,11 @@ class SqliteFile:
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         self._lock_fd = fd
+
+
+def read_last_version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("SELECT version FROM last_commit").fetchone()
+    return int(version)
 
 
 def sync_folder(folder: Path) -> None:

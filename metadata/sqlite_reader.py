@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from metadata.sqlite_file import SqliteFile
-from metadata.store import StoreError, Unavailable
+from metadata.store import Unavailable
 
 _MAX_BATCH = 64
 
@@ -77,9 +77,7 @@ class Reader:
         except sqlite3.Error as error:
             self._disconnect()
             return _Answer(query.future, None, Unavailable(f"metadata can't be read: {error}"))
-        except StoreError as error:
-            return _Answer(query.future, None, error)
-        except Exception as error:  # the thread's boundary: a defect must not hang its caller
+        except Exception as error:  # noqa: BLE001 - the thread's boundary: callers must not hang
             return _Answer(query.future, None, error)
 
     def _disconnect(self) -> None:

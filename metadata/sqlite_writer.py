@@ -26,7 +26,7 @@ import threading
 from collections.abc import Callable
 
 from metadata.sqlite_batch import Batch, Place, Write
-from metadata.sqlite_file import SqliteFile
+from metadata.sqlite_file import SqliteFile, read_last_version
 from metadata.store import CommitUnknown, Conflict, SessionLost, Unavailable
 
 _MAX_BATCH = 256
@@ -41,10 +41,11 @@ _SETTLE_RETRY_S = 0.5
 _PUT = "INSERT OR REPLACE INTO kv VALUES (?, ?, ?, ?, ?, ?)"
 _DELETE = "DELETE FROM kv WHERE scope = ? AND depth = ? AND key = ?"
 _VERSION = "SELECT version FROM kv WHERE scope = ? AND depth = ? AND key = ?"
+_EPHEMERAL = "SELECT scope, key, session FROM kv WHERE session IS NOT NULL"
 _SET_LAST_COMMIT = "UPDATE last_commit SET version = ?"
 
-Deliver = Callable[[list[Write], bool], None]
-"""(answered writes, whether every earlier outcome is known): called on the event loop."""
+Deliver = Callable[[list[Write], int, bool], None]
+"""(answered writes, last version used, whether every outcome is known): called on the loop."""
 
 
 class Writer:
@@ -52,6 +53,7 @@ class Writer:
         self,
         file: SqliteFile,
         connection: sqlite3.Connection,
+        last_version: int,
         loop: asyncio.AbstractEventLoop,
         deliver: Deliver,
     ) -> None:
@@ -59,9 +61,7 @@ class Writer:
         self._connection: sqlite3.Connection | None = connection
         self._loop = loop
         self._deliver = deliver
-        self._last_version = int(
-            connection.execute("SELECT version FROM last_commit").fetchone()[0]
-        )
+        self._last_version = last_version
         self._known_versions: dict[Place, int | None] = {}
         self._ephemeral: dict[Place, str] = {}
         self._session_ids: set[str] = set()
@@ -71,10 +71,6 @@ class Writer:
         self._stopped: asyncio.Future[None] = loop.create_future()
         self._thread = threading.Thread(target=self._run, name="metadata-writer", daemon=True)
         self._thread.start()
-
-    @property
-    def last_version(self) -> int:
-        return self._last_version
 
     def submit(self, write: Write) -> None:
         self._queue.put(write)
@@ -101,15 +97,21 @@ class Writer:
             if stopping:
                 self._disconnect()
             try:
-                self._loop.call_soon_threadsafe(self._answer, writes, stopping)
+                self._loop.call_soon_threadsafe(
+                    self._answer,
+                    writes,
+                    self._last_version,
+                    self._doubtful_version is None,
+                    stopping,
+                )
             except RuntimeError:  # the loop is closed: nobody is left to answer
                 self._disconnect()
                 return
             if self._wal_pages >= _CHECKPOINT_PAGES:
                 self._checkpoint()
 
-    def _answer(self, writes: list[Write], stopped: bool) -> None:
-        self._deliver(writes, self._doubtful_version is None)
+    def _answer(self, writes: list[Write], last_version: int, settled: bool, stopped: bool) -> None:
+        self._deliver(writes, last_version, settled)
         if stopped:
             self._stopped.set_result(None)
 
@@ -134,7 +136,7 @@ class Writer:
     def _process(self, writes: list[Write]) -> None:
         try:
             self._commit(writes)
-        except Exception as error:  # the thread's boundary: a defect must not hang its callers
+        except Exception as error:  # noqa: BLE001 - the thread's boundary: callers must not hang
             self._doubtful_version = self._last_version
             self._fail(writes, CommitUnknown(f"the metadata commit broke off: {error!r}"))
 
@@ -142,9 +144,7 @@ class Writer:
         if self._doubtful_version is not None and self._settle() is None:
             self._fail(writes, Unavailable("the outcome of an earlier commit is not known yet"))
             return
-        batch = Batch(
-            self._last_version, self._stored_version, self._ephemeral, self._session_ids
-        )
+        batch = Batch(self._last_version, self._stored_version, self._ephemeral, self._session_ids)
         try:
             for write in writes:
                 try:
@@ -214,7 +214,7 @@ class Writer:
         try:
             self._disconnect()
             connection = self._connect()
-            (stored,) = connection.execute("SELECT version FROM last_commit").fetchone()
+            stored = read_last_version(connection)
             if stored == doubtful:
                 _, wal_frames, copied = connection.execute(
                     "PRAGMA wal_checkpoint(PASSIVE)"
@@ -226,11 +226,14 @@ class Writer:
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute(_SET_LAST_COMMIT, (fence_version,))
                 connection.execute("COMMIT")
+            ephemeral = connection.execute(_EPHEMERAL).fetchall()
         except sqlite3.Error:
             self._roll_back()
             return None
         self._doubtful_version = None
-        return bool(stored == doubtful)
+        self._known_versions.clear()
+        self._ephemeral = {(scope, key): session_id for scope, key, session_id in ephemeral}
+        return stored == doubtful
 
     def _remember(self, batch: Batch) -> None:
         if len(self._known_versions) + len(batch.rows) > _MAX_KNOWN_VERSIONS:

@@ -60,12 +60,17 @@ class Feed:
         size = len(change.value or b"")
         full = len(self._pending) >= self._max_changes
         if full or (self._pending and self._pending_bytes + size > self._max_bytes):
-            self._pending.clear()
-            self._pending_bytes = 0
-            self._pending.append(Gap())
+            self.skip()
         else:
             self._pending.append(change)
             self._pending_bytes += size
+            self._ready.set()
+
+    def skip(self) -> None:
+        """Put a gap in place of all that has not been read."""
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._pending.append(Gap())
         self._ready.set()
 
 
@@ -89,6 +94,10 @@ class Watches:
             for change in changes:
                 for feed in self._feeds:
                     feed.offer(change)
+
+    def skip(self) -> None:
+        for feed in self._feeds:
+            feed.skip()
 
     def close(self) -> None:
         for feed in self._feeds:
