@@ -123,6 +123,8 @@ class RemoteStore:
                 path,
                 obstore.put_async(self._backend, path, data, mode="create", use_multipart=False),
             )
+        except NotFound as error:
+            raise Unavailable(f"{self._name} does not exist") from error
         except AlreadyExists:
             try:
                 await self.head(path)

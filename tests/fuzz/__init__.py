@@ -1,0 +1,1 @@
+"""Bounded fuzzing of everything that parses bytes from outside."""
