@@ -159,7 +159,7 @@ def _show_index(arguments: argparse.Namespace) -> Iterable[str]:
     try:
         return asyncio.run(gather())
     except TopicMissing as error:
-        raise _Failed(f"Can't show the index of {arguments.topic}: {error}.") from None
+        raise _Failed(f"There is no such topic or partition: {error}.") from None
     except StoreError as error:
         raise _Failed(f"Can't read the metadata store at {path}: {error}.") from None
 
