@@ -5,6 +5,8 @@ sent (correctness rule 1). Here
 
 - every length is checked against the bytes that are left before anything is allocated, and an
   array of n elements needs at least n times the smallest size of an element;
+- a message has at most `MAX_ELEMENTS` array elements in all: an element of two bytes becomes an
+  object of two hundred, so without this 100 MB from the network would become 10 GB;
 - unknown tagged fields are skipped (KIP-482); a known one must fill its declared size exactly;
 - null where the schema has no null, invalid UTF-8 and overlong varints are `Malformed`;
 - bytes after the message are not an error: the end offset is returned.
@@ -25,6 +27,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (its only name in the standard library)
+from threading import local
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -39,6 +42,8 @@ Step = Callable[[Any, memoryview, int], int]
 Length = Callable[[memoryview, int], tuple[int, int]]
 Setter = Callable[[Any, Any], None]
 
+# Several times what a client has reason to ask for in one request.
+MAX_ELEMENTS = 500_000
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -50,11 +55,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TIME_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
+class _Budget(local):
+    """How many array elements the message being read in this thread may still have."""
+
+    elements = 0
+
+
+_budget = _Budget()
+
+
 def read_message(cls: type[T], data: memoryview, offset: int = 0) -> tuple[T, int]:
     """Decode a message of class `cls` at `offset`; returns it and the offset after it.
 
     `data` must be a one-dimensional view of bytes. Raises `Malformed`, and nothing else.
     """
+    _budget.elements = MAX_ELEMENTS
     try:
         return _entity_reader(cls)(data, offset)
     # A fixed-size field or a byte beyond the end is found by struct and by indexing.
@@ -222,6 +237,9 @@ def _array_reader(spec: FieldSpec, flexible: bool) -> Read:
             raise Malformed(
                 f"{spec.name} of {count} elements where {len(data) - at} bytes are left"
             )
+        _budget.elements -= count
+        if _budget.elements < 0:
+            raise Malformed(f"more than {MAX_ELEMENTS} array elements in a message")
         elements: list[Any] = []
         append = elements.append
         for _ in range(count):
