@@ -23,6 +23,8 @@ def banner(settings: Settings, *, advertised: HostPort, http: HostPort | None) -
     if settings.uses_data_dir and settings.metadata:
         lines.append(f"  Metadata       {settings.metadata}")
     if http is not None:
+        if http.is_wildcard:
+            http = HostPort("localhost", http.port)
         lines.append(f"  Health         http://{http}/readyz · metrics http://{http}/metrics")
     lines.append(
         f"  Try            echo hello | kcat -P -b {advertised} -t first"

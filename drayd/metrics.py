@@ -21,6 +21,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from drayd import __version__
+from wal.observed import Observation
 
 SECONDS_BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -62,6 +63,19 @@ class Metrics:
         self._write_path()
         self._read_path()
         self._stores()
+
+    def observe_object_store(self, seen: Observation) -> None:
+        """Report one call of the object store; the observer of `wal.observed.Observed`."""
+        self.object_store_seconds[seen.operation].observe(seen.seconds)
+        if seen.byte_count:
+            self.object_store_bytes[seen.operation].inc(seen.byte_count)
+        # A call that we gave up ourselves says nothing about the store.
+        if seen.outcome not in ("ok", "cancelled"):
+            self.object_store_errors[seen.operation, seen.outcome].inc()
+
+    def observe_metadata(self, operation: str, seconds: float) -> None:
+        """Report one operation of the metadata store; the observer of `SqliteStore.open`."""
+        self.metadata_seconds[operation].observe(seconds)
 
     def _requests(self) -> None:
         self.request_seconds = self._histograms(

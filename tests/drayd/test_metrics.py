@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from drayd import __version__
 from drayd.metrics import Children, Metrics
+from wal.observed import Observation
 
 
 def exposed(metrics: Metrics) -> dict[str, float]:
@@ -50,6 +51,20 @@ def test_what_is_reported_is_exposed() -> None:
     assert samples["dray_produce_rejected_total{code=CORRUPT_MESSAGE}"] == 1
     assert samples[f"dray_build_info{{version={__version__}}}"] == 1
     assert samples["process_resident_memory_bytes"] > 0
+
+
+def test_stores_report_through_their_observers() -> None:
+    metrics = Metrics()
+    metrics.observe_object_store(Observation("put", "ok", 0.004, 512))
+    metrics.observe_object_store(Observation("put", "unavailable", 0.004, 0))
+    metrics.observe_object_store(Observation("get", "cancelled", 0.004, 0))
+    metrics.observe_metadata("commit", 0.002)
+    samples = exposed(metrics)
+    assert samples["dray_object_store_seconds_count{operation=put}"] == 2
+    assert samples["dray_object_store_bytes_total{operation=put}"] == 512
+    assert samples["dray_object_store_errors_total{error=unavailable,operation=put}"] == 1
+    assert not [name for name in samples if "errors_total" in name and "get" in name]
+    assert samples["dray_metadata_seconds_sum{operation=commit}"] == 0.002
 
 
 def test_everything_is_documented_and_ours_has_our_prefix() -> None:
