@@ -252,6 +252,14 @@ def read_index(data: Buffer, object_size: int | None = None) -> list[IndexEntry]
     return index
 
 
+def scan_entries(data: Buffer) -> list[IndexEntry]:
+    """The index entries that the bytes hold, unchecked: for looking into a broken object."""
+    end = HEADER_BYTES + ENTRY_BYTES * read_header(data).chunk_count
+    rows = memoryview(data)[HEADER_BYTES:end]
+    whole = len(rows) - len(rows) % ENTRY_BYTES
+    return [IndexEntry._make(fields) for fields in _ENTRY.iter_unpack(rows[:whole])]
+
+
 def crc_matches(data: Buffer) -> bool:
     """Whether the footer is the CRC32C of everything before it."""
     body_end = len(data) - FOOTER_BYTES
