@@ -124,13 +124,17 @@ def _describe_cluster(arguments: argparse.Namespace) -> Iterable[str]:
 
 
 def _inspect_wal(arguments: argparse.Namespace) -> Iterable[str]:
-    from wal.format import CorruptWal
+    from wal.format import CorruptWal, decode
     from wal.inspect import describe
 
     try:
-        return list(describe(arguments.file.read_bytes()))
+        data = arguments.file.read_bytes()
     except OSError as error:
         raise _Failed(f"Can't read {arguments.file}: {error.strerror}.") from None
+    # A broken object is shown as far as it can be read, and then is an error all the same.
+    yield describe(data).rstrip("\n")
+    try:
+        decode(data)
     except CorruptWal as error:
         raise _Failed(f"{arguments.file} is not a sound WAL object: {error}.") from None
 

@@ -47,7 +47,6 @@ IMPURE_MODULES = frozenset(
         "ssl",
         "subprocess",
         "tempfile",
-        "threading",
         "time",
         "uvloop",
     }

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +15,7 @@ from drayd import __version__
 from drayd.cli import main
 from drayd.config import SETTINGS
 from drayd.datadir import DataDir
+from wal.format import encode
 
 FLAGS = (
     "--data-dir",
@@ -210,7 +212,17 @@ def test_wal_inspect_of_what_is_none(tmp_path: Path, capsys: pytest.CaptureFixtu
     junk = tmp_path / "junk"
     junk.write_bytes(b"DRAYWO" * 10)
     assert main(["admin", "wal", "inspect", str(junk)]) == 1
-    assert "is not a sound WAL object" in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert "CORRUPT" in captured.out
+    assert "is not a sound WAL object" in captured.err
+
+
+def test_wal_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encoded = encode(UUID(int=7), 3, 1_700_000_000_000, [])
+    file = tmp_path / "object"
+    file.write_bytes(b"".join(encoded.parts))
+    assert main(["admin", "wal", "inspect", str(file)]) == 0
+    assert str(UUID(int=7)) in capsys.readouterr().out
 
 
 def test_index_without_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
