@@ -90,7 +90,7 @@ def franz_client() -> list[str]:
     folder = COMPAT / "clients" / "franz"
     binary = BUILD / "compat" / "franz"
     if not _is_newer(binary, [folder / "main.go", folder / "go.mod", folder / "go.sum"]):
-        go = program("go", "the franz-go client needs Go, version 1.24 or newer.")
+        go = program("go", "the franz-go client needs Go, version 1.26 or newer.")
         binary.parent.mkdir(parents=True, exist_ok=True)
         _make(
             [go, "build", "-trimpath", "-o", str(binary), "."],
