@@ -122,9 +122,14 @@ class HttpServer:
         started = asyncio.create_task(uvicorn_server.ready.wait())
         try:
             await asyncio.wait({started, server._task}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await server.close()
+            raise
         finally:
             started.cancel()
         if server._task.done():
+            for listener in listeners:
+                listener.close()
             await server._task
             raise RuntimeError("the HTTP server stopped while it was starting")
         return server

@@ -1,14 +1,28 @@
-"""Tables for the README, made from the code: `python -m drayd.reference settings`."""
+"""Tables for the README, made from the code.
+
+`python -m drayd.reference settings` prints one; `python -m drayd.reference write README.md`
+renews those that a file marks with
+
+    <!-- reference: settings -->
+    <!-- /reference -->
+
+so that no table is ever written by hand. A test fails when the README's are out of date.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from drayd.config import SETTINGS
 from drayd.kinds import INT32_MAX, INT64_MAX
 
 _UNLIMITED = {str(INT32_MAX), str(INT64_MAX)}
+_MARKED = re.compile(
+    r"(?P<open><!-- reference: (?P<name>\w+) -->\n).*?(?P<close><!-- /reference -->)", re.DOTALL
+)
 
 
 def settings_table() -> str:
@@ -21,14 +35,40 @@ def settings_table() -> str:
     return "\n".join(lines)
 
 
-TABLES: Mapping[str, Callable[[], str]] = {"settings": settings_table}
+def apis_table() -> str:
+    """Every Kafka API that is served, with its versions, as a Markdown table."""
+    # Late: it brings all handlers with it.
+    from drayd.dispatch import APIS
+
+    lines = ["| key | API | versions |", "|---|---|---|"]
+    lines.extend(
+        f"| {api.key} | {api.name} | {api.min_version}–{api.max_version} |"
+        for api in sorted(APIS, key=lambda api: api.key)
+    )
+    return "\n".join(lines)
+
+
+TABLES: Mapping[str, Callable[[], str]] = {"settings": settings_table, "apis": apis_table}
+
+
+def renewed(text: str) -> str:
+    """The text with every marked table made anew; an unknown name is a KeyError."""
+    return _MARKED.sub(
+        lambda found: f"{found['open']}{TABLES[found['name']]()}\n{found['close']}", text
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 1 or arguments[0] not in TABLES:
-        print(f"usage: python -m drayd.reference {{{','.join(TABLES)}}}", file=sys.stderr)
-        return 2
-    print(TABLES[arguments[0]]())
+    match arguments:
+        case [name] if name in TABLES:
+            print(TABLES[name]())
+        case ["write", file]:
+            path = Path(file)
+            path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+        case _:
+            names = " | ".join(TABLES)
+            print(f"usage: python -m drayd.reference {names} | write FILE", file=sys.stderr)
+            return 2
     return 0
 
 

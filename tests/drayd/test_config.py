@@ -22,7 +22,6 @@ from drayd.kinds import (
     Url,
     parse_host_port,
 )
-from drayd.reference import settings_table
 
 
 def write(folder: Path, text: str) -> Path:
@@ -63,14 +62,6 @@ def test_every_default_is_documented_and_survives_its_own_kind(key: str) -> None
     config = load(flags=[Given(key, shown, "--set")])
     assert getattr(config.settings, setting.attribute) == setting.default
     assert config.sources[key] == "--set"
-
-
-def test_the_reference_names_every_setting() -> None:
-    table = settings_table()
-    for key in SETTINGS:
-        assert f"| `{key}` |" in table
-    assert "| `wal.flush.max_bytes` | `8MiB` | size |" in table
-    assert "| `max.connections` | unlimited |" in table
 
 
 # Kinds
