@@ -31,8 +31,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from wal import local_write
 from wal.descriptors import Descriptor, DescriptorCache
-from wal.local_write import sync_data, write_parts
 from wal.objectstore import (
     DEFAULT_THREADS,
     AlreadyExists,
@@ -191,7 +191,9 @@ class LocalStore:
         folder = self._folders.opened(folder_path, self._open_folder)
         try:
             self._write_into(folder.fd, name, parts)
-        except FileNotFoundError:
+        except OSError:
+            if os.fstat(folder.fd).st_nlink:
+                raise
             # The folder was removed since it was opened: once more, from the root down.
             self._folders.discard(folder_path)
             folder = self._folders.opened(folder_path, self._open_folder)
@@ -205,8 +207,8 @@ class LocalStore:
             source = self._scratch.next_path()
             fd = os.open(source, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         try:
-            write_parts(fd, parts)
-            sync_data(fd)
+            local_write.write_parts(fd, parts)
+            local_write.sync_data(fd)
             try:
                 os.link(source, name, dst_dir_fd=folder_fd, follow_symlinks=True)
             except FileExistsError:

@@ -38,8 +38,9 @@ class Scratch:
         return f"{self._folder}/{next(self._numbers)}"
 
     def close(self) -> None:
-        with _locked(self._parent):
-            os.close(self._owner_fd)
+        os.close(self._owner_fd)
+        # The disk may be gone; if it comes back, the next opening cleans up.
+        with suppress(FileNotFoundError), _locked(self._parent):
             _remove_unowned(self._folder)
 
 
