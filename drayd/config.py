@@ -161,6 +161,13 @@ class Settings:
         "After this long a WAL object that couldn't be stored is given up, and its producers get "
         "an error that they retry.",
     )
+    wal_put_hedge_ms: int = _setting(
+        "wal.put.hedge_ms",
+        millis(0, 3_600_000),
+        0,
+        "A PUT that takes longer is tried a second time side by side, and the faster one counts; "
+        "0 never does. Of use on a far object store, where single requests stall.",
+    )
     wal_marker_range: int = _setting(
         "wal.marker.range",
         Integer(1, 65536),
@@ -199,6 +206,12 @@ class Settings:
         Size(0),
         256 * MIB,
         "Recently produced bytes kept in memory for readers at the end of the log.",
+    )
+    cache_cold_max_bytes: int = _setting(
+        "cache.cold.max_bytes",
+        Size(0),
+        64 * MIB,
+        "Bytes read back from the object store kept in memory, for readers that catch up.",
     )
     fetch_read_ahead_bytes: int = _setting(
         "fetch.read_ahead_bytes",

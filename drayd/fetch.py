@@ -89,6 +89,7 @@ class Fetcher:
         if not found.buffers:
             return None
         self._metrics.hot_cache_hits.inc()
+        self._read_ahead(wanted, found.next_offset)
         return found
 
     async def read(self, wanted: Wanted, max_bytes: int) -> Found:
@@ -97,8 +98,7 @@ class Fetcher:
         if found is None:
             self._metrics.hot_cache_misses.inc()
             found = await self._read_cold(wanted, max_bytes)
-        if found.next_offset < wanted.end_offset:
-            self._read_ahead(wanted.ref, found.next_offset)
+            self._read_ahead(wanted, found.next_offset)
         return found
 
     async def _read_cold(self, wanted: Wanted, max_bytes: int) -> Found:
@@ -114,11 +114,18 @@ class Fetcher:
                 return Found([part.data], len(part.data), part.next_offset)
         raise CorruptLog(f"the index has no entry for offset {wanted.offset}")
 
-    def _read_ahead(self, ref: StreamRef, offset: int) -> None:
-        if self._cache.find(ref.stream_id, offset) is None:
-            task = self._start(ref, offset)
-            # Whoever reads there next meets the error again, and reports it.
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    def _read_ahead(self, wanted: Wanted, offset: int) -> None:
+        """Has the piece ready that follows the one which holds `offset`."""
+        stream_id = wanted.ref.stream_id
+        segment = self._cache.find(stream_id, offset) if offset < wanted.end_offset else None
+        if segment is not None:
+            offset = segment.end_offset
+        if offset >= wanted.end_offset or self._cache.find(stream_id, offset) is not None:
+            return
+        # Whoever reads there next meets an error again, and reports it.
+        self._start(wanted.ref, offset).add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )
 
     async def _load(self, ref: StreamRef, offset: int) -> list[Segment]:
         # Shielded: other readers may wait for the same load.

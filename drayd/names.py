@@ -50,7 +50,7 @@ class MarkedNames:
     ) -> None:
         self._domain = domain
         self._broker_id = broker_id
-        self._incarnation = incarnation
+        self.incarnation = incarnation
         self._zone = zone
         self._range_size = range_size
         self._now_ms = now_ms
@@ -108,7 +108,7 @@ class MarkedNames:
         base = UUID(bytes=uuid4().bytes[:12] + bytes(4))
         marker = Marker(
             broker_id=self._broker_id,
-            incarnation=self._incarnation,
+            incarnation=self.incarnation,
             base=base,
             count=self._range_size,
             zone=self._zone,

@@ -10,11 +10,12 @@ class Wait:
     """Wakes when its streams have grown by `min_bytes` since it was registered, or changed in
     a way that a reader must see at once."""
 
-    __slots__ = ("_bytes", "_future", "min_bytes", "streams")
+    __slots__ = ("_bytes", "_future", "ended", "min_bytes", "streams")
 
     def __init__(self, streams: Iterable[int], min_bytes: int) -> None:
         self.streams = tuple(streams)
         self.min_bytes = min_bytes
+        self.ended = False
         self._bytes = 0
         self._future: asyncio.Future[None] | None = None
 
@@ -27,6 +28,11 @@ class Wait:
         self._bytes = self.min_bytes
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
+
+    def end(self) -> None:
+        """Wakes it for good."""
+        self.ended = True
+        self.wake()
 
     async def until(self, deadline: float) -> None:
         """Returns when woken, or at `deadline` (of the loop's clock)."""
@@ -47,8 +53,11 @@ class Wait:
 class Waiters:
     def __init__(self) -> None:
         self._by_stream: dict[int, set[Wait]] = {}
+        self._closed = False
 
     def add(self, wait: Wait) -> None:
+        if self._closed:
+            wait.end()
         for stream_id in wait.streams:
             self._by_stream.setdefault(stream_id, set()).add(wait)
 
@@ -68,7 +77,9 @@ class Waiters:
         for wait in tuple(self._by_stream.get(stream_id, ())):
             wait.wake()
 
-    def wake_all(self) -> None:
+    def close(self) -> None:
+        """Ends every wait, now and from now on: the broker shuts down."""
+        self._closed = True
         for waits in self._by_stream.values():
             for wait in waits:
-                wait.wake()
+                wait.end()

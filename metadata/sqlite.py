@@ -109,6 +109,10 @@ class SqliteStore:
             raise
         return store
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     async def get(self, key: str, *, scope: str) -> Versioned | None:
         started = time.perf_counter()
         self._check_readable()

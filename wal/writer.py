@@ -153,6 +153,10 @@ class Writer(Generic[R]):
     def in_flight(self) -> int:
         return self._writing
 
+    @property
+    def buffered_bytes(self) -> int:
+        return self._buffer.ready_bytes
+
     def _poke(self) -> None:
         # At the end of this turn of the loop, so that what arrived together flushes together.
         if not self._flush_scheduled:

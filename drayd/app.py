@@ -1,0 +1,354 @@
+"""The composition root: settings become components, components become a running broker.
+
+Start: lock the data folder, open the stores, load the topics, run the writers, listen. End, on
+SIGTERM or SIGINT: stop accepting and reading, flush, commit, answer, close; within
+`shutdown.timeout_ms`, after which what wasn't acknowledged is left to the clients to repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+import uvloop
+
+from drayd import __version__
+from drayd.banner import banner
+from drayd.broker import Broker, Node
+from drayd.cache import Cache
+from drayd.config import ConfigError, Settings, sqlite_path
+from drayd.datadir import DataDir
+from drayd.dispatch import Dispatcher
+from drayd.fetch import Fetcher
+from drayd.fetch_sessions import FetchSessions
+from drayd.http import HttpServer
+from drayd.kinds import HostPort
+from drayd.logs import Logger
+from drayd.metrics import Metrics
+from drayd.names import MarkedNames
+from drayd.produce import DomainSink, DomainWriter
+from drayd.server import Server
+from drayd.topics import TopicService
+from drayd.waiters import Waiters
+from metadata import keys
+from metadata.cluster import Numbers, cluster_id
+from metadata.memory import MemoryStore
+from metadata.sqlite import SqliteStore
+from metadata.store import MetadataStore, StoreError
+from metadata.streams import DomainLog
+from metadata.topics import Topics
+from metadata.values import Broker as BrokerRecord
+from metadata.values import encode
+from wal.buffer import Buffer
+from wal.delayed import Delayed
+from wal.objectstore import NotFound, ObjectStore, ObjectStoreError, open_store
+from wal.observed import Observation, Observed
+from wal.reader import Reader
+from wal.writer import Policy
+
+log = Logger(__name__)
+
+# What one metadata commit may grow to; some stores take 4 MB a message.
+MAX_COMMIT_BYTES = 2 * 1024 * 1024
+PRODUCER_ID_BLOCK = 1000
+SESSION_TTL_S = 10.0
+PROBE_PATH = "probe/absent"
+
+OpenMetadata = Callable[[Settings, Metrics], Awaitable[MetadataStore]]
+OpenObjects = Callable[[Settings, Metrics], ObjectStore]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def open_metadata(settings: Settings, metrics: Metrics) -> MetadataStore:
+    url = settings.metadata_url
+    if url.startswith("memory:"):
+        return MemoryStore()
+
+    def observe(operation: str, seconds: float) -> None:
+        metrics.metadata_seconds[operation].observe(seconds)
+
+    try:
+        return await SqliteStore.open(sqlite_path(url), observe=observe)
+    except StoreError as error:
+        raise ConfigError(f"The metadata store {url} can't be opened: {error}") from error
+
+
+def open_objects(settings: Settings, metrics: Metrics) -> ObjectStore:
+    def observe(seen: Observation) -> None:
+        metrics.object_store_seconds[seen.operation].observe(seen.seconds)
+        if seen.byte_count:
+            metrics.object_store_bytes[seen.operation].inc(seen.byte_count)
+        if seen.outcome != "ok":
+            metrics.object_store_errors[(seen.operation, seen.outcome)].inc()
+
+    try:
+        store = open_store(settings.storage_url)
+    except (ValueError, ObjectStoreError) as error:
+        raise ConfigError(f"The object store can't be opened: {error}") from error
+    if settings.storage_delay_put_ms or settings.storage_delay_get_ms:
+        store = Delayed(
+            store, put_ms=settings.storage_delay_put_ms, get_ms=settings.storage_delay_get_ms
+        )
+    return Observed(store, observe)
+
+
+@dataclass(slots=True)
+class Running:
+    """A broker that serves."""
+
+    broker: Broker
+    server: Server
+    address: HostPort
+    http: HttpServer | None
+
+
+@asynccontextmanager
+async def serve(
+    settings: Settings,
+    *,
+    metadata: OpenMetadata = open_metadata,
+    objects: OpenObjects = open_objects,
+) -> AsyncIterator[Running]:
+    """A broker for the length of the block; leaving it drains."""
+    async with AsyncExitStack() as stack:
+        if settings.uses_data_dir:
+            stack.enter_context(DataDir.open(settings.data_dir))
+        metrics = Metrics()
+        store = await metadata(settings, metrics)
+        stack.push_async_callback(store.close)
+        object_store = objects(settings, metrics)
+        stack.push_async_callback(object_store.close)
+        tasks = await stack.enter_async_context(_background())
+        broker, names = await _broker(settings, metrics, store, object_store)
+        for writer in broker.writers:
+            tasks.create_task(writer.run())
+        tasks.create_task(broker.topics.follow())
+        tasks.create_task(broker.topics.purge_deleted())
+        server = Server(
+            Dispatcher(broker),
+            metrics,
+            max_request_bytes=settings.socket_request_max_bytes,
+            max_queued_bytes=settings.queued_max_request_bytes,
+            max_idle_ms=settings.connections_max_idle_ms,
+            max_connections=settings.max_connections,
+        )
+        tasks.create_task(server.close_idle())
+        port = await server.listen(settings.listen)
+        address = settings.advertised(port)
+        broker.node = Node(settings.broker_id, address.host, address.port, settings.zone or None)
+        session = await store.session(SESSION_TTL_S)
+        stack.push_async_callback(session.close)
+        await session.put(
+            keys.broker(settings.broker_id),
+            encode(_record(settings, address, names[0].incarnation)),
+            scope=keys.CLUSTER_SCOPE,
+        )
+        http = None
+        if settings.http_listen is not None:
+            http = await HttpServer.start(
+                settings.http_listen, metrics, lambda: _checks(store, object_store)
+            )
+            stack.push_async_callback(http.close)
+        _watch_gauges(broker, server)
+        try:
+            yield Running(broker, server, address, http)
+        finally:
+            await _drain(settings, broker, server, names)
+
+
+class _Ended(Exception):
+    """Ends the tasks of a group together with the block that they serve."""
+
+
+@asynccontextmanager
+async def _background() -> AsyncIterator[asyncio.TaskGroup]:
+    """A task group whose tasks run until the block ends; if one of them fails, so does it."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+            raise _Ended
+    except* _Ended:
+        pass
+
+
+async def _broker(
+    settings: Settings, metrics: Metrics, store: MetadataStore, objects: ObjectStore
+) -> tuple[Broker, list[MarkedNames]]:
+    cache = Cache(
+        hot_max_bytes=settings.cache_hot_max_bytes, cold_max_bytes=settings.cache_cold_max_bytes
+    )
+    waiters = Waiters()
+    incarnation = uuid4().hex
+    domains: list[DomainLog] = []
+    writers: list[DomainWriter] = []
+    all_names: list[MarkedNames] = []
+    policy = Policy(
+        linger_ms=settings.wal_flush_linger_ms,
+        min_linger_ms=settings.wal_flush_min_linger_ms,
+        max_in_flight=settings.wal_flush_max_in_flight,
+        put_timeout_s=settings.wal_put_timeout_ms / 1000,
+        hedge_after_s=settings.wal_put_hedge_ms / 1000 if settings.wal_put_hedge_ms else None,
+    )
+
+    def observe_flush(size: int, seconds: float) -> None:
+        metrics.wal_flush_bytes.observe(size)
+        metrics.wal_flush_seconds.observe(seconds)
+
+    for number in range(settings.num_domains):
+        domain = DomainLog(
+            store,
+            number,
+            now_ms=now_ms,
+            producer_expiration_ms=settings.producer_id_expiration_ms,
+            garbage_grace_ms=settings.wal_gc_grace_ms,
+            on_retry=metrics.commit_retries.inc,
+        )
+        names = MarkedNames(
+            domain,
+            broker_id=settings.broker_id,
+            incarnation=incarnation,
+            zone=settings.zone,
+            range_size=settings.wal_marker_range,
+            now_ms=now_ms,
+        )
+        writers.append(
+            DomainWriter(
+                number,
+                Buffer(max_bytes=settings.wal_flush_max_bytes, max_commit_bytes=MAX_COMMIT_BYTES),
+                objects,
+                names,
+                DomainSink(domain, cache, waiters, metrics),
+                policy,
+                now_ms=now_ms,
+                observe_flush=observe_flush,
+            )
+        )
+        domains.append(domain)
+        all_names.append(names)
+    registry = Topics(store, domains, now_ms=now_ms, garbage_grace_ms=settings.wal_gc_grace_ms)
+    topics = TopicService(registry, settings, cache, waiters, now_ms)
+    await topics.load()
+    broker = Broker(
+        settings=settings,
+        metrics=metrics,
+        cluster_id=await cluster_id(store, _new_cluster_id, now_ms()),
+        node=Node(settings.broker_id, "", 0, None),
+        topics=topics,
+        domains=domains,
+        writers=writers,
+        fetcher=Fetcher(
+            domains,
+            cache,
+            Reader(objects),
+            metrics,
+            read_ahead_bytes=settings.fetch_read_ahead_bytes,
+        ),
+        sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots),
+        waiters=waiters,
+        producer_ids=Numbers(store, "producer-id", PRODUCER_ID_BLOCK),
+        cache=cache,
+        now_ms=now_ms,
+    )
+    return broker, all_names
+
+
+def _new_cluster_id() -> str:
+    """As Kafka's: a random UUID in 22 characters."""
+    return base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+
+
+def _record(settings: Settings, address: HostPort, incarnation: str) -> BrokerRecord:
+    return BrokerRecord(
+        broker_id=settings.broker_id,
+        host=address.host,
+        port=address.port,
+        zone=settings.zone,
+        incarnation=incarnation,
+        started_ms=now_ms(),
+        version=__version__,
+    )
+
+
+def _watch_gauges(broker: Broker, server: Server) -> None:
+    """Gauges that are looked up when they are scraped."""
+    metrics = broker.metrics
+    metrics.hot_cache_bytes.set_function(lambda: broker.cache.hot_bytes)
+    metrics.requests_waiting_bytes.set_function(lambda: server.budget.used)
+    metrics.wal_objects_in_flight.set_function(
+        lambda: sum(writer.in_flight for writer in broker.writers)
+    )
+    metrics.wal_buffered_bytes.set_function(
+        lambda: sum(writer.buffered_bytes for writer in broker.writers)
+    )
+
+
+async def _checks(store: MetadataStore, objects: ObjectStore) -> Mapping[str, str]:
+    results = {"metadata": "ok", "storage": "ok"}
+    try:
+        await store.get(keys.CLUSTER_ID, scope=keys.CLUSTER_SCOPE)
+    except StoreError as error:
+        results["metadata"] = str(error)
+    try:
+        await objects.head(PROBE_PATH)
+    except NotFound:
+        pass
+    except ObjectStoreError as error:
+        results["storage"] = str(error)
+    return results
+
+
+async def _drain(
+    settings: Settings, broker: Broker, server: Server, names: list[MarkedNames]
+) -> None:
+    log.info("shutting down")
+    server.stop_accepting()
+    broker.waiters.close()
+    try:
+        async with asyncio.timeout(settings.shutdown_timeout_ms / 1000):
+            for writer in broker.writers:
+                await writer.drain()
+            await server.drain()
+            for each in names:
+                await each.close()
+    except TimeoutError:
+        log.warning(
+            "some requests were not answered within shutdown.timeout_ms; "
+            "what was not acknowledged will be sent again by its client"
+        )
+    await server.close()
+    await broker.fetcher.close()
+
+
+async def _main(settings: Settings) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with serve(settings) as running:
+        http = None if running.http is None else running.http.address
+        print(banner(settings, advertised=running.address, http=http), flush=True)
+        await stop.wait()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # A second signal ends the process at once; nothing acknowledged is lost by that.
+            loop.remove_signal_handler(number)
+    log.info("stopped")
+
+
+def run(settings: Settings, role: str) -> int:
+    """Runs until SIGTERM or SIGINT. `role` is "start" or "broker": for now they are the same."""
+    if sys.version_info < (3, 12):
+        uvloop.install()
+        asyncio.run(_main(settings))
+    else:
+        uvloop.run(_main(settings))
+    return 0

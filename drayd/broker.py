@@ -1,0 +1,55 @@
+"""The services that handlers use, in one place. `app.py` puts them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from drayd.cache import Cache
+from drayd.config import Settings
+from drayd.fetch import Fetcher
+from drayd.fetch_sessions import FetchSessions
+from drayd.metrics import Metrics
+from drayd.produce import DomainWriter
+from drayd.waiters import Waiters
+from drayd.topics import TopicService
+from metadata.cluster import Numbers
+from metadata.streams import DomainLog
+from metadata.values import StreamRef
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker as clients see it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(slots=True)
+class Broker:
+    settings: Settings
+    metrics: Metrics
+    cluster_id: str
+    node: Node
+    topics: TopicService
+    domains: Sequence[DomainLog]
+    writers: Sequence[DomainWriter]
+    fetcher: Fetcher
+    sessions: FetchSessions
+    cache: Cache
+    waiters: Waiters
+    producer_ids: Numbers
+    now_ms: Callable[[], int]
+
+    def nodes(self) -> list[Node]:
+        return [self.node]
+
+    def leader(self, ref: StreamRef) -> Node:
+        """The broker that clients are led to for a partition; any other would do as well."""
+        return self.node
+
+    def domain(self, ref: StreamRef) -> DomainLog:
+        return self.domains[ref.domain]

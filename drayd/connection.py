@@ -1,0 +1,300 @@
+"""One client connection: frames in, answers out in the same order.
+
+Requests are handled one after the other. Only a Produce that waits for its flush and a Fetch
+that waits for data are left behind by the requests after them: their handlers return a future.
+Answers always leave in the order of the requests.
+
+Frames are received straight into their own memory when they are large. The memory of requests
+in flight is bounded across connections by a `Budget`: a connection that gets none stops reading.
+It also stops handling requests while the client doesn't take its answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from drayd.logs import Logger, bind
+from protocol.errors import Malformed
+from protocol.writer import Buffer
+
+if TYPE_CHECKING:
+    from drayd.server import Server
+
+log = Logger(__name__)
+
+SCRATCH_BYTES = 256 * 1024
+MAX_QUEUED_FRAMES = 64
+_SIZE = Struct(">i")
+_TLS_HANDSHAKE = 0x16
+
+
+class Unanswered(NamedTuple):
+    """A request that gets no answer (acks=0) but is in flight until `done`; an error in it
+    closes the connection, which is how its client hears of it."""
+
+    done: asyncio.Future[bool]
+
+
+Answer = Sequence[Buffer]
+Reply = Answer | asyncio.Future[Answer] | Unanswered
+
+
+class _Slot:
+    __slots__ = ("answer", "size", "waiting")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.waiting = False
+        self.answer: Answer | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._loop = server.loop
+        self._transport: asyncio.Transport | None = None
+        self._prefix = b""
+        self._frame: bytearray | None = None
+        self._received = 0
+        self._unread = b""
+        self._wanted = 0
+        self._frames: deque[bytearray] = deque()
+        self._slots: deque[_Slot] = deque()
+        self._futures: set[asyncio.Future[Answer]] = set()
+        self._unanswered = 0
+        self._arrived: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._reading = True
+        self._closing = False
+        self.client_id: str | None = None
+        self.peer = ""
+        self.last_active = self._loop.time()
+
+    # -- the transport's side ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=4 * 1024 * 1024)
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        if self._server.opened(self):
+            self._task = self._loop.create_task(self._serve())
+            self._task.add_done_callback(self._served)
+        else:
+            self.close("too many connections")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        if self._wanted:
+            self._server.budget.forget(self._resume)
+            self._wanted = 0
+        if self._task is not None:
+            self._task.cancel()
+        for future in list(self._futures):
+            # A fetch ends here; what was produced goes on, and holds its memory until then.
+            if isinstance(future, asyncio.Task):
+                future.cancel()
+        if self._frame is not None:
+            self._server.budget.release(len(self._frame))
+            self._frame = None
+        while self._frames:
+            self._server.budget.release(len(self._frames.popleft()))
+        while self._slots:
+            slot = self._slots.popleft()
+            if not slot.waiting:
+                self._server.budget.release(slot.size)
+        self._server.closed(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is None:
+            return self._server.scratch
+        return memoryview(self._frame)[self._received :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._loop.time()
+        self._server.metrics.received_bytes.inc(nbytes)
+        if self._frame is None:
+            self._split(self._server.scratch[:nbytes])
+            return
+        self._received += nbytes
+        if self._received == len(self._frame):
+            frame, self._frame = self._frame, None
+            self._enqueue(frame)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        waiting, self._writable = self._writable, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    # -- frames ------------------------------------------------------------------------------
+
+    def _split(self, data: memoryview) -> None:
+        """Takes frames from bytes that stay valid only during this call."""
+        if self._prefix:
+            data = memoryview(self._prefix + data)
+            self._prefix = b""
+        at = 0
+        while len(data) - at >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(data, at)
+            if not 0 < size <= self._server.max_request_bytes:
+                self._refuse_size(size, data[at])
+                return
+            if self._closing:
+                return
+            if not self._server.budget.acquire(size, self._resume):
+                self._wanted = size
+                self._unread = bytes(data[at:])
+                self._pause_reading()
+                return
+            at += _SIZE.size
+            frame = bytearray(size)
+            have = min(size, len(data) - at)
+            frame[:have] = data[at : at + have]
+            at += have
+            if have < size:
+                self._frame, self._received = frame, have
+                return
+            self._enqueue(frame)
+        self._prefix = bytes(data[at:])
+
+    def _refuse_size(self, size: int, first_byte: int) -> None:
+        if first_byte == _TLS_HANDSHAKE:
+            self.close("a TLS hello on a plaintext listener")
+        else:
+            self.close(f"a frame of {size} bytes isn't between 1 and socket.request.max.bytes")
+
+    def _resume(self) -> None:
+        """The budget may have room for the frame that we wanted."""
+        self._wanted = 0
+        unread, self._unread = self._unread, b""
+        self._split(memoryview(unread))
+        if not self._wanted:
+            self._continue_reading()
+
+    def _enqueue(self, frame: bytearray) -> None:
+        self._frames.append(frame)
+        if len(self._frames) >= MAX_QUEUED_FRAMES:
+            self._pause_reading()
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+    def _pause_reading(self) -> None:
+        if self._reading and self._transport is not None and not self._closing:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _continue_reading(self) -> None:
+        if (
+            not self._reading
+            and not self._wanted
+            and not self._closing
+            and len(self._frames) < MAX_QUEUED_FRAMES
+            and self._transport is not None
+        ):
+            self._reading = True
+            self._transport.resume_reading()
+
+    # -- requests ----------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        bind(connection=self.peer)
+        while True:
+            while not self._frames:
+                self._arrived = self._loop.create_future()
+                await self._arrived
+            if self._writable is not None:
+                await self._writable
+            frame = self._frames.popleft()
+            self._continue_reading()
+            slot = _Slot(len(frame))
+            self._slots.append(slot)
+            try:
+                reply = await self._server.dispatch(self, frame)
+            except Malformed as error:
+                self.close(str(error))
+                return
+            self._take(slot, reply)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.exception("a connection failed", error, connection=self.peer)
+            self.close("an internal error")
+
+    def _take(self, slot: _Slot, reply: Reply) -> None:
+        if isinstance(reply, asyncio.Future):
+            slot.waiting = True
+            self._futures.add(reply)
+            reply.add_done_callback(lambda done: self._finished(slot, done))
+        elif isinstance(reply, Unanswered):
+            # Later answers need not wait for it, its memory does.
+            self._slots.remove(slot)
+            self._unanswered += 1
+            reply.done.add_done_callback(lambda done: self._settled(slot.size, done))
+        else:
+            slot.answer = reply
+            self._send()
+
+    def _finished(self, slot: _Slot, done: asyncio.Future[Answer]) -> None:
+        self._futures.discard(done)
+        slot.waiting = False
+        if slot not in self._slots:
+            self._server.budget.release(slot.size)
+            return
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self.close(str(error))
+            return
+        slot.answer = done.result()
+        self._send()
+
+    def _settled(self, size: int, done: asyncio.Future[bool]) -> None:
+        self._unanswered -= 1
+        self._server.budget.release(size)
+        if not done.cancelled() and not done.result():
+            self.close("a produce request without acknowledgement failed")
+
+    def _send(self) -> None:
+        out: list[Buffer] = []
+        freed = 0
+        while self._slots and self._slots[0].answer is not None:
+            slot = self._slots.popleft()
+            out.extend(slot.answer or ())
+            freed += slot.size
+        if out and self._transport is not None and not self._closing:
+            self.last_active = self._loop.time()
+            self._transport.writelines(out)
+            self._server.metrics.sent_bytes.inc(sum(map(len, out)))
+        if freed:
+            self._server.budget.release(freed)
+
+    @property
+    def handling(self) -> bool:
+        """A request that was received whole isn't answered yet."""
+        return bool(self._frames or self._slots or self._unanswered)
+
+    def stop_reading(self) -> None:
+        self._pause_reading()
+
+    def close(self, reason: str) -> None:
+        if self._closing or self._transport is None:
+            return
+        log.info(
+            "connection closed", reason=reason, connection=self.peer, client_id=self.client_id
+        )
+        self._closing = True
+        self._transport.close()

@@ -1,0 +1,199 @@
+"""From a frame to a handler and back. `APIS` is the one table of what Dray speaks: it drives
+routing, ApiVersions and the README.
+
+Failures end here: a `KafkaError` becomes the response's error code, the unexpected becomes
+UNKNOWN_SERVER_ERROR with a traceback in the log, and what can't be understood or answered closes
+its connection (as Apache Kafka does) and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from drayd.broker import Broker
+from drayd.call import Call, Result
+from drayd.connection import Answer, Connection, Reply, Unanswered
+from drayd.handlers import (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k18_api_versions,
+    k19_create_topics,
+    k20_delete_topics,
+    k22_init_producer_id,
+    k23_offset_for_leader_epoch,
+    k60_describe_cluster,
+)
+from drayd.logs import Logger
+from protocol.errors import ErrorCode, KafkaError, Malformed
+from protocol.frames import RequestHead, frame_response, read_head
+from protocol.empty import empty
+from protocol.messages import has_field, request_class, response_class
+from protocol.reader import read_message
+
+log = Logger(__name__)
+
+MODULES: tuple[ModuleType, ...] = (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k18_api_versions,
+    k19_create_topics,
+    k20_delete_topics,
+    k22_init_producer_id,
+    k23_offset_for_leader_epoch,
+    k60_describe_cluster,
+)
+
+
+class Api(NamedTuple):
+    key: int
+    name: str
+    advertised_min: int
+    min_version: int
+    max_version: int
+    handle: Callable[[Call], Awaitable[Result]]
+
+
+def _api(module: ModuleType) -> Api:
+    versions: range = module.VERSIONS
+    advertised = getattr(module, "ADVERTISED_MIN", versions.start)
+    return Api(
+        module.KEY, module.NAME, advertised, versions.start, versions.stop - 1, module.handle
+    )
+
+
+APIS: tuple[Api, ...] = tuple(_api(module) for module in MODULES)
+_BY_KEY = {api.key: api for api in APIS}
+k18_api_versions.TABLE.extend((api.key, api.advertised_min, api.max_version) for api in APIS)
+
+
+class Dispatcher:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def __call__(self, connection: Connection, frame: bytearray) -> Reply:
+        started = time.perf_counter()
+        view = memoryview(frame)
+        head = read_head(view)
+        connection.client_id = head.client_id
+        api = _BY_KEY.get(head.api_key)
+        if api is None or not api.min_version <= head.api_version <= api.max_version:
+            return _unsupported(head)
+        request = _decode(head, view)
+        call = Call(self._broker, connection, head, request, len(frame))
+        try:
+            result = await api.handle(call)
+        except KafkaError as error:
+            return self._failed(head, api, error.code, error.message)
+        except Malformed:
+            raise
+        except Exception as error:  # the boundary: one bad request must not end a connection
+            return self._crashed(head, api, error)
+        return self._reply(head, api, started, result)
+
+    def _reply(self, head: RequestHead, api: Api, started: float, result: Result) -> Reply:
+        if isinstance(result, Unanswered):
+            return result
+        if not isinstance(result, asyncio.Future):
+            return self._finish(head, api, started, result)
+        if isinstance(result, asyncio.Task):
+            return asyncio.get_running_loop().create_task(
+                self._later(head, api, started, result)
+            )
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def done(finished: asyncio.Future[Any]) -> None:
+            if answer.done():
+                return
+            if finished.cancelled():
+                answer.cancel()
+                return
+            error = finished.exception()
+            try:
+                if error is not None:
+                    raise error
+                answer.set_result(self._finish(head, api, started, finished.result()))
+            except Exception as failure:  # the boundary, as above
+                answer.set_result(self._crashed(head, api, failure))
+
+        result.add_done_callback(done)
+        return answer
+
+    async def _later(
+        self, head: RequestHead, api: Api, started: float, result: asyncio.Task[Any]
+    ) -> Answer:
+        try:
+            return self._finish(head, api, started, await result)
+        except KafkaError as error:
+            return self._failed(head, api, error.code, error.message)
+        except Exception as error:  # the boundary, as above
+            return self._crashed(head, api, error)
+
+    def _finish(self, head: RequestHead, api: Api, started: float, entity: Any) -> Answer:
+        self._broker.metrics.request_seconds[api.name].observe(time.perf_counter() - started)
+        if log.enabled(10):
+            log.debug(
+                "answered",
+                api=api.name,
+                version=head.api_version,
+                correlation_id=head.correlation_id,
+                client_id=head.client_id,
+            )
+        version = int(type(entity).__version__)
+        return frame_response(head.api_key, version, head.correlation_id, entity)
+
+    def _crashed(self, head: RequestHead, api: Api, error: Exception) -> Answer:
+        log.exception(
+            "a request failed unexpectedly",
+            error,
+            api=api.name,
+            version=head.api_version,
+            correlation_id=head.correlation_id,
+            client_id=head.client_id,
+        )
+        return self._failed(head, api, ErrorCode.unknown_server_error, "")
+
+    def _failed(self, head: RequestHead, api: Api, code: ErrorCode, message: str) -> Answer:
+        self._broker.metrics.request_errors[(api.name, code.name)].inc()
+        answer = _error_answer(head, code, message)
+        if answer is None:
+            raise Malformed(f"{api.name} failed with {code.name} and has no field for it")
+        return answer
+
+
+def _decode(head: RequestHead, view: memoryview) -> Any:
+    cls = request_class(head.api_key, head.api_version)
+    request, end = read_message(cls, view, head.body_offset)
+    return request
+
+
+def _unsupported(head: RequestHead) -> Answer:
+    """What isn't in the table. ApiVersions is answered in version 0, so that any client learns
+    what there is (KIP-511); another known API with its own error field; the rest closes."""
+    if head.api_key == k18_api_versions.KEY:
+        entity = k18_api_versions.unsupported_version()
+        return frame_response(head.api_key, 0, head.correlation_id, entity)
+    answer = None
+    try:
+        answer = _error_answer(head, ErrorCode.unsupported_version, "")
+    except KafkaError:
+        pass
+    if answer is None:
+        raise Malformed(f"API {head.api_key} version {head.api_version} isn't supported")
+    return answer
+
+
+def _error_answer(head: RequestHead, code: ErrorCode, message: str) -> Answer | None:
+    """A response that says only `code`, if this API has a field for it."""
+    cls = response_class(head.api_key, head.api_version)
+    if not has_field(cls, "error_code"):
+        return None
+    entity = empty(cls, error_code=code, error_message=message or None)
+    return frame_response(head.api_key, head.api_version, head.correlation_id, entity)

@@ -1,0 +1,1 @@
+"""One module per API, named after its key: `KEY`, `NAME`, `VERSIONS` and `handle(call)`."""

@@ -1,0 +1,272 @@
+"""Fetch: reads partitions side by side, and waits for new records if there are too few.
+
+What is in memory is answered at once; a request that must wait, for an object or for new
+records, goes on in a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from drayd.broker import Broker
+from drayd.cache import Found
+from drayd.call import Call, Result
+from drayd.fetch import Wanted
+from drayd.fetch_sessions import Context, PartitionKey, Position, State
+from drayd.waiters import Wait
+from metadata.store import StoreError
+from metadata.streams import StreamMissing
+from metadata.values import Lifecycle, StreamHead, StreamRef
+from protocol.errors import ErrorCode
+from protocol.messages import make, nested
+from protocol.writer import Payload
+from wal.objectstore import ObjectStoreError
+from wal.reader import CorruptLog
+
+KEY = 1
+NAME = "Fetch"
+VERSIONS = range(4, 19)
+
+_BY_ID_FROM_VERSION = 13
+_SESSIONS_FROM_VERSION = 7
+_EMPTY = Payload((), 0)
+
+
+class _Read(NamedTuple):
+    """The outcome of one partition."""
+
+    code: ErrorCode
+    high_watermark: int = -1
+    log_start: int = -1
+    found: Found | None = None
+
+
+class _Missing(NamedTuple):
+    code: ErrorCode
+
+
+_Place = Wanted | _Missing
+
+
+async def handle(call: Call) -> Result:
+    context = _context(call)
+    places = [await _place(call, key, position) for key, position in context.wanted]
+    max_bytes = min(call.request.max_bytes, call.broker.settings.fetch_max_bytes)
+    at_once = _read_cached(call.broker, context, places, max_bytes)
+    if at_once is not None and _enough(call, at_once):
+        return _response(call, context, at_once)
+    task = asyncio.get_running_loop().create_task(_read_later(call, context, max_bytes))
+    return task
+
+
+def _context(call: Call) -> Context:
+    request = call.request
+    by_id = call.version >= _BY_ID_FROM_VERSION
+    wanted = []
+    for topic in request.topics:
+        name = None if by_id else topic.topic
+        topic_id = topic.topic_id if by_id else None
+        for partition in topic.partitions:
+            position = Position(
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                getattr(partition, "current_leader_epoch", -1),
+                getattr(partition, "last_fetched_epoch", -1),
+            )
+            wanted.append((PartitionKey(name, topic_id, partition.partition), position))
+    if call.version < _SESSIONS_FROM_VERSION:
+        return Context(None, wanted, True)
+    forgotten = [
+        PartitionKey(
+            None if by_id else topic.topic, topic.topic_id if by_id else None, partition
+        )
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+    return call.broker.sessions.context(
+        request.session_id,
+        request.session_epoch,
+        wanted,
+        forgotten,
+        by_id=by_id,
+        now_ms=call.broker.now_ms(),
+    )
+
+
+async def _place(call: Call, key: PartitionKey, position: Position) -> _Place:
+    """Where a partition is to be read, or why it can't be."""
+    broker = call.broker
+    topic = broker.topics.cached(key.topic, key.topic_id)
+    if topic is None:
+        if key.topic is not None:
+            topic = await broker.topics.find(key.topic)
+        elif key.topic_id is not None:
+            topic = await broker.topics.find_id(key.topic_id)
+    if topic is None:
+        by_name = key.topic is not None
+        return _Missing(
+            ErrorCode.unknown_topic_or_partition if by_name else ErrorCode.unknown_topic_id
+        )
+    if not 0 <= key.partition < len(topic.partitions):
+        return _Missing(ErrorCode.unknown_topic_or_partition)
+    ref = topic.partitions[key.partition]
+    stream = broker.domain(ref).cached(ref.stream_id)
+    if stream is None:
+        try:
+            stream = await broker.domain(ref).stream(ref.stream_id)
+        except StreamMissing:
+            return _Missing(ErrorCode.unknown_topic_or_partition)
+        except StoreError:
+            return _Missing(ErrorCode.kafka_storage_error)
+    return _bounds(ref, stream.head, position)
+
+
+def _bounds(ref: StreamRef, head: StreamHead, position: Position) -> _Place:
+    if head.state != Lifecycle.ACTIVE:
+        return _Missing(ErrorCode.unknown_topic_or_partition)
+    if position.current_leader_epoch > head.leader_epoch:
+        return _Missing(ErrorCode.unknown_leader_epoch)
+    if 0 <= position.current_leader_epoch < head.leader_epoch:
+        return _Missing(ErrorCode.fenced_leader_epoch)
+    if not head.log_start <= position.fetch_offset <= head.log_end:
+        return _Missing(ErrorCode.offset_out_of_range)
+    return Wanted(ref, position.fetch_offset, head.log_end, position.max_bytes)
+
+
+def _read(broker: Broker, place: Wanted, found: Found) -> _Read:
+    stream = broker.domain(place.ref).cached(place.ref.stream_id)
+    start = 0 if stream is None else stream.head.log_start
+    return _Read(ErrorCode.none, place.end_offset, start, found)
+
+
+def _read_cached(
+    broker: Broker, context: Context, places: list[_Place], max_bytes: int
+) -> list[_Read] | None:
+    """Every partition from memory, or None if one of them isn't there."""
+    reads = []
+    left = max_bytes
+    for place in places:
+        if isinstance(place, _Missing):
+            reads.append(_Read(place.code))
+            continue
+        if left <= 0:
+            found: Found | None = Found([], 0, place.offset)
+        else:
+            found = broker.fetcher.read_cached(place, min(place.max_bytes, left))
+        if found is None:
+            return None
+        left -= found.size
+        reads.append(_read(broker, place, found))
+    return reads
+
+
+async def _read_all(broker: Broker, places: list[_Place], max_bytes: int) -> list[_Read]:
+    """Every partition side by side. What a partition may take is decided before the reads
+    start, in the order of the request."""
+    jobs = []
+    left = max_bytes
+    for place in places:
+        if isinstance(place, _Missing):
+            jobs.append(_settled(_Read(place.code)))
+        elif left <= 0:
+            jobs.append(_settled(_read(broker, place, Found([], 0, place.offset))))
+        else:
+            allowed = min(place.max_bytes, left)
+            found = broker.fetcher.read_cached(place, allowed)
+            if found is not None:
+                left -= found.size
+                jobs.append(_settled(_read(broker, place, found)))
+            else:
+                left -= max(allowed, 1)
+                jobs.append(_read_one(broker, place, allowed))
+    return list(await asyncio.gather(*jobs))
+
+
+async def _settled(read: _Read) -> _Read:
+    return read
+
+
+async def _read_one(broker: Broker, place: Wanted, max_bytes: int) -> _Read:
+    try:
+        return _read(broker, place, await broker.fetcher.read(place, max_bytes))
+    except CorruptLog:
+        return _Read(ErrorCode.corrupt_message)
+    except (ObjectStoreError, StoreError, StreamMissing):
+        return _Read(ErrorCode.kafka_storage_error)
+
+
+def _size(reads: list[_Read]) -> int:
+    return sum(read.found.size for read in reads if read.found is not None)
+
+
+def _enough(call: Call, reads: list[_Read]) -> bool:
+    return (
+        not reads
+        or call.request.max_wait <= timedelta(0)
+        or any(read.code is not ErrorCode.none for read in reads)
+        or _size(reads) >= call.request.min_bytes
+    )
+
+
+async def _read_later(call: Call, context: Context, max_bytes: int) -> Any:
+    broker = call.broker
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + call.request.max_wait / timedelta(seconds=1)
+    places = [await _place(call, key, position) for key, position in context.wanted]
+    streams = [place.ref.stream_id for place in places if isinstance(place, Wanted)]
+    wait = Wait(streams, max(call.request.min_bytes, 1))
+    broker.waiters.add(wait)
+    broker.metrics.fetches_waiting.inc()
+    try:
+        while True:
+            reads = await _read_all(broker, places, max_bytes)
+            if _enough(call, reads) or wait.ended or loop.time() >= deadline:
+                return _response(call, context, reads)
+            wait.min_bytes = max(call.request.min_bytes - _size(reads), 1)
+            await wait.until(deadline)
+            places = [await _place(call, key, position) for key, position in context.wanted]
+    finally:
+        broker.metrics.fetches_waiting.dec()
+        broker.waiters.remove(wait)
+
+
+def _response(call: Call, context: Context, reads: list[_Read]) -> Any:
+    metrics = call.broker.metrics
+    topic_class = call.item_class("responses")
+    partition_class = nested(topic_class, "partitions")
+    topics: dict[tuple[Any, Any], list[Any]] = {}
+    for (key, _), read in zip(context.wanted, reads, strict=True):
+        found = read.found
+        failed = read.code is not ErrorCode.none
+        if failed:
+            metrics.fetch_failed[read.code.name].inc()
+        if context.session is not None:
+            state = State(
+                read.high_watermark, read.log_start, bool(found and found.buffers), failed
+            )
+            if not context.session.answer(key, state, full=context.full):
+                continue
+        topics.setdefault((key.topic, key.topic_id), []).append(
+            make(
+                partition_class,
+                partition_index=key.partition,
+                error_code=read.code,
+                high_watermark=read.high_watermark,
+                last_stable_offset=read.high_watermark,
+                log_start_offset=read.log_start,
+                aborted_transactions=None,
+                records=_EMPTY if found is None else Payload(found.buffers, found.size),
+            )
+        )
+    metrics.fetched_bytes.inc(_size(reads))
+    return call.respond(
+        throttle_time=0,
+        error_code=ErrorCode.none,
+        session_id=context.session_id,
+        responses=tuple(
+            make(topic_class, topic=name, topic_id=topic_id, partitions=tuple(partitions))
+            for (name, topic_id), partitions in topics.items()
+        ),
+    )

@@ -1,0 +1,46 @@
+"""DescribeCluster: the cluster's id and its brokers."""
+
+from __future__ import annotations
+
+from drayd.call import Call, Result
+from protocol.errors import ErrorCode
+from protocol.messages import make
+
+KEY = 60
+NAME = "DescribeCluster"
+VERSIONS = range(0, 3)
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+async def handle(call: Call) -> Result:
+    broker = call.broker
+    endpoint_type = getattr(call.request, "endpoint_type", BROKERS)
+    code, message = ErrorCode.none, None
+    if endpoint_type == CONTROLLERS:
+        code = ErrorCode.mismatched_endpoint_type
+        message = "The request was sent to an endpoint of the wrong type."
+    elif endpoint_type != BROKERS:
+        code = ErrorCode.unsupported_endpoint_type
+        message = f"Unsupported endpoint type {endpoint_type}"
+    nodes = broker.nodes() if code is ErrorCode.none else []
+    return call.respond(
+        throttle_time=0,
+        error_code=code,
+        error_message=message,
+        endpoint_type=endpoint_type,
+        cluster_id=broker.cluster_id,
+        controller_id=min((node.node_id for node in nodes), default=-1),
+        brokers=tuple(
+            make(
+                call.item_class("brokers"),
+                broker_id=node.node_id,
+                host=node.host,
+                port=node.port,
+                rack=node.rack,
+                is_fenced=False,
+            )
+            for node in nodes
+        ),
+    )

@@ -1,0 +1,192 @@
+"""Topics as Kafka's clients know them: names, creation, deletion, on top of the registry."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from drayd import topic_config
+from drayd.cache import Cache
+from drayd.config import Settings
+from drayd.logs import Logger
+from drayd.topic_config import TopicLimits
+from drayd.waiters import Waiters
+from metadata.store import StoreError
+from metadata.topics import NewTopic, TopicExists, TopicMissing, Topics
+from metadata.values import Topic
+from protocol.errors import ErrorCode, KafkaError
+
+log = Logger(__name__)
+
+MAX_NAME_CHARACTERS = 249
+MAX_PARTITIONS = 10_000
+PURGE_RETRY_S = 5.0
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_name(name: str) -> None:
+    """Kafka's rules; KafkaError(INVALID_TOPIC_EXCEPTION) says which one is broken."""
+    problem = None
+    if not name:
+        problem = "the empty string is not allowed"
+    elif name in (".", ".."):
+        problem = "'.' or '..' is not allowed"
+    elif len(name) > MAX_NAME_CHARACTERS:
+        problem = (
+            f"the length of '{name}' is longer than the max allowed length {MAX_NAME_CHARACTERS}"
+        )
+    elif not _LEGAL.fullmatch(name):
+        problem = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+    if problem is not None:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {problem}")
+
+
+def new_topic_id(now_ms: int) -> UUID:
+    """A ULID's 128 bits: milliseconds, then 80 random bits."""
+    return UUID(bytes=now_ms.to_bytes(6, "big") + os.urandom(10))
+
+
+class TopicService:
+    def __init__(
+        self,
+        registry: Topics,
+        settings: Settings,
+        cache: Cache,
+        waiters: Waiters,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._cache = cache
+        self._waiters = waiters
+        self._now_ms = now_ms
+        self._limits: dict[UUID, tuple[Topic, TopicLimits]] = {}
+        self._purges: asyncio.Queue[Topic] = asyncio.Queue()
+        self._creating: dict[str, asyncio.Lock] = {}
+
+    # -- looking up --------------------------------------------------------------------------
+
+    def cached(self, name: str | None, topic_id: UUID | None) -> Topic | None:
+        if topic_id is not None:
+            return self._registry.by_id(topic_id)
+        return self._registry.by_name(name) if name is not None else None
+
+    async def find(self, name: str) -> Topic | None:
+        return await self._registry.find(name)
+
+    async def find_id(self, topic_id: UUID) -> Topic | None:
+        return await self._registry.find_id(topic_id)
+
+    def all(self) -> list[Topic]:
+        return self._registry.all()
+
+    def limits(self, topic: Topic) -> TopicLimits:
+        known = self._limits.get(topic.topic_id)
+        if known is not None and known[0] is topic:
+            return known[1]
+        limits = topic_config.limits(self._settings, topic.config)
+        self._limits[topic.topic_id] = (topic, limits)
+        return limits
+
+    # -- creating and deleting ---------------------------------------------------------------
+
+    def check_new(
+        self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str | None]
+    ) -> dict[str, str]:
+        """What can be said without looking at other topics; returns the configuration."""
+        check_name(name)
+        if not 0 < partitions <= MAX_PARTITIONS:
+            raise KafkaError(
+                ErrorCode.invalid_partitions,
+                "Number of partitions was set to an invalid non-positive value."
+                if partitions <= 0
+                else f"Number of partitions can't be larger than {MAX_PARTITIONS}.",
+            )
+        if replication_factor < 1:
+            raise KafkaError(
+                ErrorCode.invalid_replication_factor,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        return topic_config.check(config)
+
+    async def create(
+        self, name: str, partitions: int, config: Mapping[str, str]
+    ) -> Topic:
+        """KafkaError(TOPIC_ALREADY_EXISTS) if there is one."""
+        now_ms = self._now_ms()
+        new = NewTopic(name, new_topic_id(now_ms), partitions, config, now_ms)
+        try:
+            topic = await self._registry.create(new)
+        except TopicExists:
+            raise KafkaError(
+                ErrorCode.topic_already_exists, f"Topic '{name}' already exists."
+            ) from None
+        except StoreError as error:
+            raise KafkaError(
+                ErrorCode.request_timed_out, f"the topic could not be stored: {error}"
+            ) from error
+        log.info("topic created", topic=name, topic_id=str(topic.topic_id), partitions=partitions)
+        return topic
+
+    async def auto_create(self, name: str) -> Topic:
+        """For a Metadata request: whoever comes second gets the first one's topic."""
+        lock = self._creating.setdefault(name, asyncio.Lock())
+        try:
+            async with lock:
+                found = await self.find(name)
+                if found is not None:
+                    return found
+                check_name(name)
+                return await self.create(name, self._settings.num_partitions, {})
+        except KafkaError as error:
+            if error.code is not ErrorCode.topic_already_exists:
+                raise
+            found = await self.find(name)
+            if found is None:
+                raise
+            return found
+        finally:
+            if not lock.locked():
+                self._creating.pop(name, None)
+
+    async def delete(self, topic: Topic) -> None:
+        try:
+            deleted = await self._registry.delete(topic.topic_id)
+        except TopicMissing:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition) from None
+        except StoreError as error:
+            raise KafkaError(
+                ErrorCode.request_timed_out, f"the deletion could not be stored: {error}"
+            ) from error
+        self._limits.pop(topic.topic_id, None)
+        for ref in topic.partitions:
+            self._cache.drop(ref.stream_id)
+            self._waiters.changed(ref.stream_id)
+        self._purges.put_nowait(deleted)
+        log.info("topic deleted", topic=topic.name, topic_id=str(topic.topic_id))
+
+    # -- in the background -------------------------------------------------------------------
+
+    async def load(self) -> None:
+        for topic in await self._registry.load():
+            self._purges.put_nowait(topic)
+
+    async def follow(self) -> None:
+        await self._registry.follow()
+
+    async def purge_deleted(self) -> None:
+        """Removes what deleted topics have left; runs until cancelled."""
+        while True:
+            topic = await self._purges.get()
+            try:
+                await self._registry.purge(topic)
+            except StoreError as error:
+                log.warning("the rest of a deleted topic stays for now", error=str(error))
+                await asyncio.sleep(PURGE_RETRY_S)
+                self._purges.put_nowait(topic)
