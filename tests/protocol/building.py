@@ -8,6 +8,7 @@ from crc32c import crc32c
 
 BASE_MS = 1_700_000_000_000
 NOW_MS = BASE_MS + 5_000
+HOUR_MS = 3_600_000
 
 
 def varint(value: int, bits: int = 64) -> bytes:
@@ -115,5 +116,5 @@ def batch(
     )
 
 
-def records(count: int, **fields: object) -> list[bytes]:
+def records(count: int) -> list[bytes]:
     return [record(index, value=b"value %d" % index) for index in range(count)]
