@@ -71,6 +71,9 @@ def _lines(view: memoryview, max_batches: int) -> Iterator[str]:
     )
     for entry in entries:
         yield ""
+        if max_batches <= 0:
+            yield "Further streams are left out."
+            break
         yield (
             f"stream {entry.stream_id}: {entry.batch_count:,} batches, "
             f"{entry.record_count:,} records, {entry.length:,} bytes at {entry.offset}, "
@@ -82,10 +85,6 @@ def _lines(view: memoryview, max_batches: int) -> Iterator[str]:
             yield from _table([_COLUMNS, *rows])
         if remark:
             yield f"  {remark}"
-        if max_batches <= 0:
-            yield ""
-            yield "The rest is left out."
-            break
     if problem is not None:
         yield ""
         yield f"CORRUPT: {problem}."
@@ -115,7 +114,7 @@ def _batches(
     try:
         for position, batch in iter_batches(body, entry.offset):
             if len(rows) == limit:
-                break
+                return rows, "Further batches are left out."
             rows.append(_row(position, batch))
     except CorruptWal as error:
         return rows, f"then: {error}."
