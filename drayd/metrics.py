@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.gc_collector import GCCollector
+from prometheus_client.metrics import disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
 from drayd import __version__
@@ -29,6 +30,9 @@ SECONDS_BUCKETS = (
 )
 BYTES_BUCKETS = tuple(float(1024 * 4**power) for power in range(10))  # 1 KiB … 256 MiB
 COUNT_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+
+# A creation time beside every counter would double the page for nothing that we use.
+disable_created_metrics()
 
 _Key = TypeVar("_Key")
 _Metric = TypeVar("_Metric")

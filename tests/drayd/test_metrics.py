@@ -51,6 +51,7 @@ def test_what_is_reported_is_exposed() -> None:
     assert samples["dray_produce_rejected_total{code=CORRUPT_MESSAGE}"] == 1
     assert samples[f"dray_build_info{{version={__version__}}}"] == 1
     assert samples["process_resident_memory_bytes"] > 0
+    assert not [name for name in samples if "_created" in name]
 
 
 def test_stores_report_through_their_observers() -> None:
