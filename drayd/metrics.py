@@ -32,7 +32,7 @@ BYTES_BUCKETS = tuple(float(1024 * 4**power) for power in range(10))  # 1 KiB â€
 COUNT_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 # A creation time beside every counter would double the page for nothing that we use.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library left it untyped
 
 _Key = TypeVar("_Key")
 _Metric = TypeVar("_Metric")
