@@ -30,7 +30,8 @@ def main() -> int:
     disk: list[float] = []
     if not options.report:
         try:
-            _check_programs(options.server)
+            toolchain.kcat()
+            toolchain.kafka_libs()
             for server in options.server:
                 with servers.scratch("bench-disk-") as folder:
                     disk.append(measures.disk(folder, scale.baseline_s))
@@ -73,13 +74,6 @@ def _measure(
     for name, values in found.items():
         print(f"    {name}: " + ", ".join(f"{key} {number(each)}" for key, each in values.items()))
     return []
-
-
-def _check_programs(names: list[str]) -> None:
-    toolchain.kcat()
-    toolchain.kafka_libs()
-    if "dray" in names and not (toolchain.ROOT / ".venv" / "bin" / "drayd").exists():
-        toolchain.program("drayd", "run make setup first.")
 
 
 def _short(path: Path) -> Path:

@@ -9,16 +9,16 @@ PARTITIONS = 2
 RECORDS_PER_CASE = 60
 
 
-def make(count: int, start_ms: int, *, plain: bool) -> list[Record]:
+def make(count: int, start_ms: int, *, plain: bool, null_headers: bool) -> list[Record]:
     """Records with everything that may go wrong in them.
 
     ``plain`` is for clients that take records as lines of text: no absent or empty values, no
-    bytes that aren't text, no header without a value.
+    bytes that aren't text. ``null_headers``: whether the client can send a header without a value.
     """
-    return [_record(i, start_ms, plain=plain) for i in range(count)]
+    return [_record(i, start_ms, plain=plain, null_headers=null_headers) for i in range(count)]
 
 
-def _record(i: int, start_ms: int, *, plain: bool) -> Record:
+def _record(i: int, start_ms: int, *, plain: bool, null_headers: bool) -> Record:
     keys: list[bytes | None] = [None, f"key-{i}".encode(), "Schlüssel".encode()]
     values: list[bytes | None] = [f"value {i}".encode(), b"x" * (i * 37 + 1)]
     headers: list[list[list[str | None]]] = [
@@ -29,12 +29,17 @@ def _record(i: int, start_ms: int, *, plain: bool) -> Record:
     if not plain:
         keys += [b"", b"\x00\xff\xfe"]
         values += [None, b"", bytes(range(256)), b"large" * 20_000]
-        headers += [[["empty", pack(b"")]], [["none", None], ["binary", pack(b"\x80\x00\xff")]]]
+        headers += [[["empty", pack(b"")]], [["binary", pack(b"\x80\xfe\xff")]]]
+        if null_headers:
+            headers[-1].append(["none", None])
+    value = values[i % len(values)]
+    # The Python clients refuse a record that has neither key nor value.
+    key = keys[i % len(keys)] if value is not None else f"tombstone-{i}".encode()
     return {
         "partition": i // 2 % PARTITIONS if i % 7 else 0,
         "offset": -1,
-        "key": pack(keys[i % len(keys)]),
-        "value": pack(values[i % len(values)]),
+        "key": pack(key),
+        "value": pack(value),
         # Runs of the same headers: kcat takes them once for a whole call.
         "headers": headers[i // 12 % len(headers)],
         "timestamp": start_ms + i * 17,

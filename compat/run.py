@@ -78,6 +78,7 @@ class Client:
     compressions: tuple[str, ...] = ()
     creates: bool = True
     timestamps: bool = True
+    null_headers: bool = True
     plain: bool = False
 
     def describe(self) -> None:
@@ -90,6 +91,7 @@ class Client:
         self.compressions = tuple(about["compressions"])
         self.creates = about.get("creates", True)
         self.timestamps = about.get("timestamps", True)
+        self.null_headers = about.get("null_headers", True)
         self.plain = about.get("plain", False)
 
     def ask(self, do: str, bootstrap: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -178,7 +180,12 @@ def _run_all(
 
 def _run_client(server: Server, client: Client, others: list[Client]) -> Line:
     line = Line(client.name)
-    sent = records.make(records.RECORDS_PER_CASE, int(time.time() * 1000), plain=client.plain)
+    sent = records.make(
+        records.RECORDS_PER_CASE,
+        int(time.time() * 1000),
+        plain=client.plain,
+        null_headers=client.null_headers,
+    )
     able = [variant for variant in VARIANTS if variant.compression in client.compressions]
     for variant in VARIANTS:
         if variant not in able:

@@ -255,12 +255,11 @@ class Dray(Server):
         self._settings = settings
 
     def command(self) -> list[str]:
-        drayd = toolchain.ROOT / ".venv" / "bin" / "drayd"
-        if not drayd.exists():
-            drayd = Path(toolchain.program("drayd", "run make setup first."))
+        script = Path(sys.executable).with_name("drayd")
+        drayd = [str(script)] if script.exists() else [sys.executable, "-m", "drayd"]
         extras = [argument for setting in self._settings for argument in ("--set", setting)]
         return [
-            *(str(drayd), "start", "--data-dir", str(self.folder / "data")),
+            *(*drayd, "start", "--data-dir", str(self.folder / "data")),
             *("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"),
             *extras,
         ]

@@ -5,15 +5,18 @@ A job is one JSON object on standard input, the answer one JSON object on standa
 for each case, either ``{"ok": …}`` or ``{"error": "…"}``. Keys, values and header values are in
 base64, or null.
 
-=========== =============================================== ==================================
+=========== =============================================== =====================================
 do          a case                                          its "ok"
-=========== =============================================== ==================================
-describe    {}                                              version, compressions
+=========== =============================================== =====================================
+describe    {}                                              version, compressions, and what it can
 create      topic, partitions                               null
 produce     topic, compression, acks, idempotent, records   the records' offsets (null: unknown)
 consume     topic, ends (records in each partition)         the records, with offsets
 offsets     topic, partition, timestamp                     earliest, latest, at
-=========== =============================================== ==================================
+=========== =============================================== =====================================
+
+What a client can is, unless it says otherwise: ``creates`` topics, ``timestamps`` are its to set,
+``null_headers`` (headers without a value); ``plain`` is a client for lines of text alone.
 
 A consumer is assigned its partitions and starts at offset 0; it never joins a group.
 """

@@ -18,6 +18,7 @@ def describe(_bootstrap: str, _case: Case) -> dict[str, Any]:
     return {
         "version": kafka.__version__,
         "compressions": ["none", "gzip", *(name for name, there in optional.items() if there)],
+        "null_headers": False,
     }
 
 

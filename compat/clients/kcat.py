@@ -7,6 +7,8 @@ key and value, a record separator after each record.
 
 import re
 import subprocess
+import time
+from collections import Counter
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +16,7 @@ from compat import toolchain
 from compat.clients.job import CASE_TIMEOUT_S, Case, Record, TimedOut, pack, serve, unpack
 
 KEY_END, RECORD_END = b"\x1f", b"\x1e"
+EARLIEST, LATEST = -2, -1
 # Lengths first, so that keys and values may hold any byte; %h ends at the record separator.
 FORMAT = "%p %o %T %K %S %h\x1e%k%s"
 
@@ -34,18 +37,30 @@ def describe(_bootstrap: str, _case: Case) -> dict[str, Any]:
 
 def produce(bootstrap: str, case: Case) -> list[int | None]:
     offsets: list[int | None] = [None] * len(case["records"])
+    stored: Counter[int] = Counter()
     # A stable sort: within a partition the order of sending stays.
     order = sorted(enumerate(case["records"]), key=lambda each: int(each[1]["partition"]))
     for _, run in groupby(order, key=lambda each: (each[1]["partition"], each[1]["headers"])):
         batch = list(run)
         found = _produce_run(bootstrap, case, [record for _, record in batch])
         if case["acks"] == "0":
+            # The next kcat has a connection of its own, which could overtake this one's.
+            partition = batch[0][1]["partition"]
+            stored[partition] += len(batch)
+            _until_end(bootstrap, case["topic"], partition, stored[partition])
             continue
         if len(found) != len(batch):
             raise TimedOut(f"{len(found)} of {len(batch)} records delivered")
         for (index, _), offset in zip(batch, found, strict=True):
             offsets[index] = offset
     return offsets
+
+
+def _until_end(bootstrap: str, topic: str, partition: int, end_offset: int) -> None:
+    deadline = time.monotonic() + CASE_TIMEOUT_S
+    while (found := _listed(bootstrap, topic, partition, LATEST)) < end_offset:
+        if time.monotonic() > deadline:
+            raise TimedOut(f"of {end_offset} records sent with acks=0, {found} arrived")
 
 
 def _produce_run(bootstrap: str, case: Case, records: list[Record]) -> list[int]:
@@ -88,15 +103,20 @@ def consume(bootstrap: str, case: Case) -> list[Record]:
 
 
 def offsets(bootstrap: str, case: Case) -> dict[str, int]:
-    answer = {}
-    for name, asked in (("earliest", -2), ("latest", -1), ("at", case["timestamp"])):
-        place = f"{case['topic']}:{case['partition']}:{asked}"
-        data, _ = _kcat(["-Q", "-b", bootstrap, "-t", place])
-        found = re.search(rb"offset (-?\d+)", data)
-        if found is None:
-            raise TimedOut(f"no answer for {name}: {data!r}")
-        answer[name] = int(found[1])
-    return answer
+    topic, partition = case["topic"], case["partition"]
+    return {
+        "earliest": _listed(bootstrap, topic, partition, EARLIEST),
+        "latest": _listed(bootstrap, topic, partition, LATEST),
+        "at": _listed(bootstrap, topic, partition, case["timestamp"]),
+    }
+
+
+def _listed(bootstrap: str, topic: str, partition: int, timestamp: int) -> int:
+    data, _ = _kcat(["-Q", "-b", bootstrap, "-t", f"{topic}:{partition}:{timestamp}"])
+    found = re.search(rb"offset (-?\d+)", data)
+    if found is None:
+        raise TimedOut(f"no offset in {data!r}")
+    return int(found[1])
 
 
 def _parse(data: bytes) -> list[Record]:
