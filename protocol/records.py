@@ -15,7 +15,6 @@ code, which decides. What the compiled codec alone lets pass is over-long varint
 attribute byte as a varint, and takes ten bytes where Java takes five.
 """
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -71,11 +70,6 @@ def walk(batch: memoryview, *, find_missing_keys: bool = False) -> Walk:
         return _walk_compiled(batch, find_missing_keys)
     except (CorruptRecordException, UnicodeDecodeError, MemoryError, OverflowError):
         return _walk_exactly(batch, count, find_missing_keys)
-
-
-def record_times(batch: memoryview) -> Iterator[RecordTime]:
-    """Offset delta and timestamp of each record, under the same conditions as `walk`."""
-    return map(RecordTime._make, enumerate(walk(batch).timestamps_ms))
 
 
 def _walk_compiled(batch: memoryview, find_missing_keys: bool) -> Walk:
