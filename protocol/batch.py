@@ -218,14 +218,17 @@ def validate_produce(
     header = _checked_header(view, max_message_bytes)
     _check_client_batch(header)
     found = _walked(view, header, require_key, max_decompressed_bytes)
-    _check_records(found, header, timestamp_type, now_ms, before_max_ms, after_max_ms)
     if timestamp_type == "LogAppendTime":
+        _check_no_log_append_time(header)
         min_timestamp = max_timestamp = log_append_time = now_ms
     else:
         min_timestamp, max_timestamp = min(found.timestamps_ms), max(found.timestamps_ms)
+        if min_timestamp < now_ms - before_max_ms or max_timestamp > now_ms + after_max_ms:
+            _check_timestamps(found, now_ms - before_max_ms, now_ms + after_max_ms)
+        # As in Kafka: times before the last millisecond of 1969 do not count.
+        max_timestamp = max(max_timestamp, NO_TIMESTAMP)
         log_append_time = NO_TIMESTAMP
-    # As in Kafka: times before 1969-12-31T23:59:59.999Z do not count.
-    max_timestamp = max(max_timestamp, NO_TIMESTAMP)
+    _check_keys(found)
     view = _stamped(view, header, timestamp_type, max_timestamp)
     return AcceptedBatch(
         view,
@@ -380,42 +383,38 @@ def _walked(
         raise InvalidBatch(ErrorCode.invalid_record, str(error)) from error
 
 
-def _check_records(
-    found: Walk,
-    header: BatchHeader,
-    timestamp_type: TimestampType,
-    now_ms: int,
-    before_max_ms: int,
-    after_max_ms: int,
-) -> None:
-    if found.without_key:
-        indexes = found.without_key
-        errors = tuple(
-            RecordError(index, "a compacted topic needs a key in every record")
-            for index in indexes[:_MAX_RECORD_ERRORS]
-        )
-        raise InvalidBatch(
-            ErrorCode.invalid_record, f"{len(indexes)} records without a key", errors
-        )
-    if timestamp_type == "LogAppendTime":
-        if header.timestamp_type == "LogAppendTime":
-            message = "a client's batch may not have the timestamp type LogAppendTime"
-            raise InvalidBatch(ErrorCode.invalid_timestamp, message)
-        return
-    earliest, latest = now_ms - before_max_ms, now_ms + after_max_ms
-    times = found.timestamps_ms
-    if min(times) >= earliest and max(times) <= latest:
-        return
+# A batch with a wrong timestamp and a missing key is told of the timestamp, as in Kafka.
+
+
+def _check_no_log_append_time(header: BatchHeader) -> None:
+    if header.timestamp_type == "LogAppendTime":
+        message = "a client's batch may not have the timestamp type LogAppendTime"
+        raise InvalidBatch(ErrorCode.invalid_timestamp, message)
+
+
+def _check_timestamps(found: Walk, earliest_ms: int, latest_ms: int) -> None:
+    without_key = set(found.without_key)
     outside = [
-        RecordError(index, f"timestamp {time} is outside [{earliest}, {latest}]")
-        for index, time in enumerate(times)
-        if time != NO_TIMESTAMP and not earliest <= time <= latest
+        RecordError(index, f"timestamp {time} is outside [{earliest_ms}, {latest_ms}]")
+        for index, time in enumerate(found.timestamps_ms)
+        if time != NO_TIMESTAMP
+        and not earliest_ms <= time <= latest_ms
+        and index not in without_key
     ]
     if outside:
-        message = f"{len(outside)} records with a timestamp outside [{earliest}, {latest}]"
-        raise InvalidBatch(
-            ErrorCode.invalid_timestamp, message, tuple(outside[:_MAX_RECORD_ERRORS])
+        message = f"{len(outside)} records with a timestamp outside [{earliest_ms}, {latest_ms}]"
+        errors = tuple(outside[:_MAX_RECORD_ERRORS])
+        raise InvalidBatch(ErrorCode.invalid_timestamp, message, errors)
+
+
+def _check_keys(found: Walk) -> None:
+    if found.without_key:
+        errors = tuple(
+            RecordError(index, "a compacted topic needs a key in every record")
+            for index in found.without_key[:_MAX_RECORD_ERRORS]
         )
+        message = f"{len(found.without_key)} records without a key"
+        raise InvalidBatch(ErrorCode.invalid_record, message, errors)
 
 
 def _stamped(

@@ -16,7 +16,7 @@ attribute byte as a varint, and takes ten bytes where Java takes five.
 """
 
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record._crecords.default_records import DefaultRecordBatch
@@ -74,7 +74,7 @@ def walk(batch: memoryview, *, find_missing_keys: bool = False) -> Walk:
 
 def _walk_compiled(batch: memoryview, find_missing_keys: bool) -> Walk:
     base_offset = int.from_bytes(batch[:8], "big", signed=True)
-    timestamps: list[int | None] = []
+    timestamps: list[Any] = []
     without_key: list[int] = []
     append = timestamps.append
     expected = base_offset
@@ -93,7 +93,9 @@ def _walk_compiled(batch: memoryview, find_missing_keys: bool) -> Walk:
             expected += 1
             append(record.timestamp)
     # The codec gives None for -1.
-    return Walk([NO_TIMESTAMP if time is None else time for time in timestamps], without_key)
+    if None in timestamps:
+        timestamps = [NO_TIMESTAMP if time is None else time for time in timestamps]
+    return Walk(timestamps, without_key)
 
 
 def _wrong_offset(found: int, expected: int) -> str:

@@ -164,6 +164,18 @@ def test_compacted_topics_need_keys() -> None:
         assert [error.batch_index for error in raised.value.record_errors] == [1]
 
 
+def test_a_wrong_timestamp_comes_before_a_missing_key() -> None:
+    keyless = record(0, key=None)
+    late = record(1, timestamp_delta=2 * HOUR_MS)
+    with pytest.raises(InvalidBatch) as raised:
+        validate(batch([keyless, late]), require_key=True)
+    assert raised.value.code is ErrorCode.invalid_timestamp
+    # Of a record that has both mistakes the missing key counts.
+    with pytest.raises(InvalidBatch) as raised:
+        validate(batch([record(key=None, timestamp_delta=2 * HOUR_MS)]), require_key=True)
+    assert raised.value.code is ErrorCode.invalid_record
+
+
 def test_errors_name_the_records() -> None:
     late = [record(index, timestamp_delta=2 * HOUR_MS) for index in range(1, 10)]
     with pytest.raises(InvalidBatch) as raised:
