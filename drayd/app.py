@@ -31,6 +31,7 @@ from drayd.fetch_sessions import FetchSessions
 from drayd.http import HttpServer
 from drayd.kinds import HostPort
 from drayd.logs import Logger
+from drayd.memory import keep_freed_memory
 from drayd.metrics import Metrics
 from drayd.names import MarkedNames
 from drayd.produce import DomainSink, DomainWriter
@@ -49,7 +50,7 @@ from metadata.values import encode
 from wal.buffer import Buffer
 from wal.delayed import Delayed
 from wal.objectstore import NotFound, ObjectStore, ObjectStoreError, open_store
-from wal.observed import Observation, Observed
+from wal.observed import Observed
 from wal.reader import Reader
 from wal.writer import Policy
 
@@ -74,23 +75,13 @@ async def open_metadata(settings: Settings, metrics: Metrics) -> MetadataStore:
     if url.startswith("memory:"):
         return MemoryStore()
 
-    def observe(operation: str, seconds: float) -> None:
-        metrics.metadata_seconds[operation].observe(seconds)
-
     try:
-        return await SqliteStore.open(sqlite_path(url), observe=observe)
+        return await SqliteStore.open(sqlite_path(url), observe=metrics.observe_metadata)
     except StoreError as error:
         raise ConfigError(f"The metadata store {url} can't be opened: {error}") from error
 
 
 def open_objects(settings: Settings, metrics: Metrics) -> ObjectStore:
-    def observe(seen: Observation) -> None:
-        metrics.object_store_seconds[seen.operation].observe(seen.seconds)
-        if seen.byte_count:
-            metrics.object_store_bytes[seen.operation].inc(seen.byte_count)
-        if seen.outcome != "ok":
-            metrics.object_store_errors[(seen.operation, seen.outcome)].inc()
-
     try:
         store = open_store(settings.storage_url)
     except (ValueError, ObjectStoreError) as error:
@@ -99,7 +90,7 @@ def open_objects(settings: Settings, metrics: Metrics) -> ObjectStore:
         store = Delayed(
             store, put_ms=settings.storage_delay_put_ms, get_ms=settings.storage_delay_get_ms
         )
-    return Observed(store, observe)
+    return Observed(store, metrics.observe_object_store)
 
 
 @dataclass(slots=True)
@@ -346,6 +337,7 @@ async def _main(settings: Settings) -> None:
 
 def run(settings: Settings, role: str) -> int:
     """Runs until SIGTERM or SIGINT. `role` is "start" or "broker": for now they are the same."""
+    keep_freed_memory()
     if sys.version_info < (3, 12):
         uvloop.install()
         asyncio.run(_main(settings))

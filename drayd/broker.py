@@ -11,8 +11,8 @@ from drayd.fetch import Fetcher
 from drayd.fetch_sessions import FetchSessions
 from drayd.metrics import Metrics
 from drayd.produce import DomainWriter
-from drayd.waiters import Waiters
 from drayd.topics import TopicService
+from drayd.waiters import Waiters
 from metadata.cluster import Numbers
 from metadata.streams import DomainLog
 from metadata.values import StreamRef

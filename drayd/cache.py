@@ -113,7 +113,11 @@ class Cache:
             return
         tail = self._hot.tail(stream_id)
         follows = tail is not None and tail.end_offset == base_offset
-        if tail is None or not follows or not tail.add(batch.data, batch.record_count, leader_epoch):
+        if (
+            tail is None
+            or not follows
+            or not tail.add(batch.data, batch.record_count, leader_epoch)
+        ):
             grown = FIRST_SLAB_BYTES if tail is None or not follows else 2 * tail.capacity
             slab_bytes = max(size, min(grown, LAST_SLAB_BYTES))
             segment = Segment(bytearray(slab_bytes), base_offset)

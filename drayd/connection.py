@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = Logger(__name__)
 
-SCRATCH_BYTES = 256 * 1024
+SCRATCH_BYTES = 64 * 1024
 MAX_QUEUED_FRAMES = 64
 _SIZE = Struct(">i")
 _TLS_HANDSHAKE = 0x16
@@ -161,7 +161,8 @@ class Connection(asyncio.BufferedProtocol):
             at += _SIZE.size
             frame = bytearray(size)
             have = min(size, len(data) - at)
-            frame[:have] = data[at : at + have]
+            # Through a view: a slice assignment to a bytearray would copy twice.
+            memoryview(frame)[:have] = data[at : at + have]
             at += have
             if have < size:
                 self._frame, self._received = frame, have
@@ -293,8 +294,6 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         if self._closing or self._transport is None:
             return
-        log.info(
-            "connection closed", reason=reason, connection=self.peer, client_id=self.client_id
-        )
+        log.info("connection closed", reason=reason, connection=self.peer, client_id=self.client_id)
         self._closing = True
         self._transport.close()

@@ -30,9 +30,9 @@ from drayd.handlers import (
     k60_describe_cluster,
 )
 from drayd.logs import Logger
+from protocol.empty import empty
 from protocol.errors import ErrorCode, KafkaError, Malformed
 from protocol.frames import RequestHead, frame_response, read_head
-from protocol.empty import empty
 from protocol.messages import has_field, request_class, response_class
 from protocol.reader import read_message
 
@@ -94,7 +94,7 @@ class Dispatcher:
             return self._failed(head, api, error.code, error.message)
         except Malformed:
             raise
-        except Exception as error:  # the boundary: one bad request must not end a connection
+        except Exception as error:  # noqa: BLE001 - the boundary: one bad request ends nothing else
             return self._crashed(head, api, error)
         return self._reply(head, api, started, result)
 
@@ -104,9 +104,7 @@ class Dispatcher:
         if not isinstance(result, asyncio.Future):
             return self._finish(head, api, started, result)
         if isinstance(result, asyncio.Task):
-            return asyncio.get_running_loop().create_task(
-                self._later(head, api, started, result)
-            )
+            return asyncio.get_running_loop().create_task(self._later(head, api, started, result))
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def done(finished: asyncio.Future[Any]) -> None:
@@ -120,7 +118,7 @@ class Dispatcher:
                 if error is not None:
                     raise error
                 answer.set_result(self._finish(head, api, started, finished.result()))
-            except Exception as failure:  # the boundary, as above
+            except Exception as failure:  # noqa: BLE001 - the boundary, as above
                 answer.set_result(self._crashed(head, api, failure))
 
         result.add_done_callback(done)
@@ -133,7 +131,7 @@ class Dispatcher:
             return self._finish(head, api, started, await result)
         except KafkaError as error:
             return self._failed(head, api, error.code, error.message)
-        except Exception as error:  # the boundary, as above
+        except Exception as error:  # noqa: BLE001 - the boundary, as above
             return self._crashed(head, api, error)
 
     def _finish(self, head: RequestHead, api: Api, started: float, entity: Any) -> Answer:
@@ -170,8 +168,7 @@ class Dispatcher:
 
 def _decode(head: RequestHead, view: memoryview) -> Any:
     cls = request_class(head.api_key, head.api_version)
-    request, end = read_message(cls, view, head.body_offset)
-    return request
+    return read_message(cls, view, head.body_offset)[0]
 
 
 def _unsupported(head: RequestHead) -> Answer:

@@ -158,9 +158,7 @@ class Fetcher:
             log.error("a stored object is damaged: %s", error)
             raise
 
-    async def _load_entries(
-        self, domain: DomainLog, stream_id: int, offset: int
-    ) -> list[Segment]:
+    async def _load_entries(self, domain: DomainLog, stream_id: int, offset: int) -> list[Segment]:
         entries = await domain.entries(stream_id, offset, ENTRIES_PER_LOOKUP)
         stream = await domain.stream(stream_id)
         epoch = stream.head.leader_epoch
@@ -171,7 +169,7 @@ class Fetcher:
             ),
             return_exceptions=True,
         )
-        segments = []
+        segments: list[Segment] = []
         for result in results:
             if isinstance(result, BaseException):
                 if segments and isinstance(result, CorruptLog | ObjectStoreError):

@@ -41,9 +41,7 @@ async def by_timestamp(
     return None
 
 
-async def of_max_timestamp(
-    broker: Broker, ref: StreamRef, head: StreamHead
-) -> OffsetAt | None:
+async def of_max_timestamp(broker: Broker, ref: StreamRef, head: StreamHead) -> OffsetAt | None:
     """The first record with the log's largest timestamp."""
     if head.log_start == head.log_end or head.max_timestamp_ms < 0:
         return None

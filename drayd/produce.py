@@ -78,9 +78,7 @@ class Pending:
 class DomainSink:
     """Implements wal.writer.Sink for one MetaDomain."""
 
-    def __init__(
-        self, domain: DomainLog, cache: Cache, waiters: Waiters, metrics: Metrics
-    ) -> None:
+    def __init__(self, domain: DomainLog, cache: Cache, waiters: Waiters, metrics: Metrics) -> None:
         self._domain = domain
         self._cache = cache
         self._waiters = waiters

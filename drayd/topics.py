@@ -115,9 +115,7 @@ class TopicService:
             )
         return topic_config.check(config)
 
-    async def create(
-        self, name: str, partitions: int, config: Mapping[str, str]
-    ) -> Topic:
+    async def create(self, name: str, partitions: int, config: Mapping[str, str]) -> Topic:
         """KafkaError(TOPIC_ALREADY_EXISTS) if there is one."""
         now_ms = self._now_ms()
         new = NewTopic(name, new_topic_id(now_ms), partitions, config, now_ms)

@@ -92,9 +92,7 @@ class DomainLog:
 
     async def refresh(self, stream_id: int) -> Stream:
         """Reads the head, so that another broker's acknowledged writes are seen."""
-        found = await self._store.get(
-            keys.stream_head(self.domain, stream_id), scope=self.scope
-        )
+        found = await self._store.get(keys.stream_head(self.domain, stream_id), scope=self.scope)
         if found is None:
             self._streams.pop(stream_id, None)
             raise StreamMissing(f"stream {stream_id} doesn't exist in domain {self.domain}")
@@ -197,15 +195,11 @@ class DomainLog:
             checks.append(Check(key, self._streams[stream_id].version))
             writes.append(Put(key, encode(head)))
         for (stream_id, producer_id), state in plan.producers.items():
-            writes.append(
-                Put(keys.producer(self.domain, stream_id, producer_id), encode(state))
-            )
+            writes.append(Put(keys.producer(self.domain, stream_id, producer_id), encode(state)))
         for stored, appended in zip(objects, plan.objects, strict=True):
             for stream_id, entry in appended.entries:
                 writes.append(
-                    Put(
-                        keys.index_entry(self.domain, stream_id, entry.end_offset), encode(entry)
-                    )
+                    Put(keys.index_entry(self.domain, stream_id, entry.end_offset), encode(entry))
                 )
             streams = tuple(stream_id for stream_id, _ in appended.entries)
             writes.append(self._record(stored, streams, now_ms))
@@ -278,8 +272,7 @@ class DomainLog:
 
     async def create_streams(self, heads: Sequence[tuple[int, StreamHead]]) -> None:
         writes = [
-            Put(keys.stream_head(self.domain, stream_id), encode(head))
-            for stream_id, head in heads
+            Put(keys.stream_head(self.domain, stream_id), encode(head)) for stream_id, head in heads
         ]
         checks = [Check(put.key, None) for put in writes]
         result = await self._store.commit(self.scope, checks, writes)

@@ -253,9 +253,7 @@ class Topics:
                 domain.scope, [], [Delete(keys.stream_head(ref.domain, ref.stream_id))]
             )
             domain.forget([ref.stream_id])
-        await self._store.commit(
-            keys.TOPICS_SCOPE, [], [Delete(keys.topic_id(topic.topic_id))]
-        )
+        await self._store.commit(keys.TOPICS_SCOPE, [], [Delete(keys.topic_id(topic.topic_id))])
 
     async def _purge_entries(self, ref: StreamRef) -> None:
         scope = keys.domain_scope(ref.domain)

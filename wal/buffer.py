@@ -88,9 +88,7 @@ class Buffer:
 
     @property
     def full(self) -> bool:
-        return (
-            self._ready_bytes >= self._max_bytes or self._commit_bytes >= self._max_commit_bytes
-        )
+        return self._ready_bytes >= self._max_bytes or self._commit_bytes >= self._max_commit_bytes
 
     def reserve(self, stream_id: int, owner: object, slot: int) -> Ticket:
         ticket = Ticket(stream_id, owner, slot)

@@ -125,9 +125,7 @@ def _joins(group: list[_Read], read: _Read) -> bool:
     )
 
 
-def to_segment(
-    raw: memoryview, base_offset: int, end_offset: int, leader_epoch: int
-) -> Segment:
+def to_segment(raw: memoryview, base_offset: int, end_offset: int, leader_epoch: int) -> Segment:
     """Closes the gaps that the length prefixes leave, in place, and sets the offsets."""
     segment = Segment(raw, base_offset)
     size_of, head_of, adopt = _U32.unpack_from, _HEAD.unpack_from, segment.adopt

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
@@ -258,9 +259,7 @@ class Writer(Generic[R]):
                 # Ids are never given out twice, so this is a stranger's file: leave it alone.
                 stored.attempts += 1
                 continue
-            return Written(
-                stored.sealed, name, encoded.size, encoded.chunks, stored.attempts == 1
-            )
+            return Written(stored.sealed, name, encoded.size, encoded.chunks, stored.attempts == 1)
 
     # -- committing --------------------------------------------------------------------------
 
@@ -299,7 +298,7 @@ class Writer(Generic[R]):
                 blocked |= stored.streams
 
     async def _commit_ready(self) -> bool:
-        ready = [stored for stored, _ in zip(self._ready(), range(MAX_OBJECTS_PER_COMMIT))]
+        ready = list(islice(self._ready(), MAX_OBJECTS_PER_COMMIT))
         if not ready:
             return False
         objects = [stored.written for stored in ready if stored.written is not None]
@@ -333,5 +332,3 @@ def _chunks(sealed: Sealed) -> list[Chunk]:
             )
         )
     return chunks
-
-

@@ -34,7 +34,6 @@ _BY_ID_FROM_VERSION = 13
 
 class _Part(NamedTuple):
     slot: int
-    index: int
     records: memoryview | None
     writer: DomainWriter
     ticket: Ticket
@@ -51,12 +50,8 @@ async def handle(call: Call) -> Result:
     for part in parts:
         if part not in heavy:
             _check(call, part, pending, errors)
-    if heavy:
-        loop = asyncio.get_running_loop()
-        for part in heavy:
-            loop.run_in_executor(None, _validate, call, part).add_done_callback(
-                lambda done, part=part: _checked(call, part, pending, errors, done)
-            )
+    for part in heavy:
+        _check_in_thread(call, part, pending, errors)
     if not count:
         pending.done.set_result(None)
     return _when_done(call, topics, pending, errors)
@@ -105,9 +100,7 @@ def _reserve(
                 ref = topic.partitions[partition.index]
                 writer = call.broker.writers[ref.domain]
                 ticket = writer.reserve(ref.stream_id, pending, slot)
-                parts.append(
-                    _Part(slot, partition.index, partition.records, writer, ticket, limits)
-                )
+                parts.append(_Part(slot, partition.records, writer, ticket, limits))
     return parts
 
 
@@ -156,22 +149,22 @@ def _check(
     _fill(part, pending, batch)
 
 
-def _checked(
-    call: Call,
-    part: _Part,
-    pending: Pending,
-    errors: dict[int, tuple[RecordError, ...]],
-    done: asyncio.Future[Batch],
+def _check_in_thread(
+    call: Call, part: _Part, pending: Pending, errors: dict[int, tuple[RecordError, ...]]
 ) -> None:
-    error = done.exception()
-    if error is None:
-        _fill(part, pending, done.result())
-    elif isinstance(error, InvalidBatch):
-        _refuse(part, pending, errors, error)
-    else:
-        part.writer.drop(part.ticket)
-        pending.settle(part.slot, PartitionOutcome(ErrorCode.unknown_server_error))
-        raise error
+    def checked(done: asyncio.Future[Batch]) -> None:
+        error = done.exception()
+        if error is None:
+            _fill(part, pending, done.result())
+        elif isinstance(error, InvalidBatch):
+            _refuse(part, pending, errors, error)
+        else:
+            part.writer.drop(part.ticket)
+            pending.settle(part.slot, PartitionOutcome(ErrorCode.unknown_server_error))
+            raise error
+
+    loop = asyncio.get_running_loop()
+    loop.run_in_executor(None, _validate, call, part).add_done_callback(checked)
 
 
 def _fill(part: _Part, pending: Pending, batch: Batch) -> None:
@@ -213,9 +206,7 @@ def _when_done(
         _count(call, pending, 0.0)
         return _response(call, topics, pending, errors)
     answer: asyncio.Future[Any] = loop.create_future()
-    timer = loop.call_later(
-        max(call.request.timeout / timedelta(seconds=1), 0.001), pending.expire
-    )
+    timer = loop.call_later(max(call.request.timeout / timedelta(seconds=1), 0.001), pending.expire)
 
     def finished(_: asyncio.Future[None]) -> None:
         timer.cancel()

@@ -57,8 +57,7 @@ async def handle(call: Call) -> Result:
     at_once = _read_cached(call.broker, context, places, max_bytes)
     if at_once is not None and _enough(call, at_once):
         return _response(call, context, at_once)
-    task = asyncio.get_running_loop().create_task(_read_later(call, context, max_bytes))
-    return task
+    return asyncio.get_running_loop().create_task(_read_later(call, context, max_bytes))
 
 
 def _context(call: Call) -> Context:
@@ -79,9 +78,7 @@ def _context(call: Call) -> Context:
     if call.version < _SESSIONS_FROM_VERSION:
         return Context(None, wanted, True)
     forgotten = [
-        PartitionKey(
-            None if by_id else topic.topic, topic.topic_id if by_id else None, partition
-        )
+        PartitionKey(None if by_id else topic.topic, topic.topic_id if by_id else None, partition)
         for topic in request.forgotten_topics_data
         for partition in topic.partitions
     ]

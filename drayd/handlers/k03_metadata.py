@@ -13,7 +13,7 @@ from protocol.messages import make, nested
 
 KEY = 3
 NAME = "Metadata"
-VERSIONS = range(0, 14)
+VERSIONS = range(14)
 
 _FLAG_FROM_VERSION = 4
 

@@ -11,7 +11,7 @@ from protocol.messages import make, nested, response_class
 
 KEY = 18
 NAME = "ApiVersions"
-VERSIONS = range(0, 5)
+VERSIONS = range(5)
 
 TABLE: list[tuple[int, int, int]] = []
 """Key, lowest and highest version of each API; `dispatch` fills it."""

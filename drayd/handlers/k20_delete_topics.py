@@ -37,7 +37,9 @@ async def handle(call: Call) -> Result:
 async def _delete(call: Call, name: str | None, topic_id: UUID | None) -> Any:
     topics = call.broker.topics
     if name is not None and topic_id is not None:
-        raise KafkaError(ErrorCode.invalid_request, "You may not specify both topic name and topic id.")
+        raise KafkaError(
+            ErrorCode.invalid_request, "You may not specify both topic name and topic id."
+        )
     if topic_id is not None:
         topic = await topics.find_id(topic_id)
         missing = ErrorCode.unknown_topic_id

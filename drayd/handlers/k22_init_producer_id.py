@@ -8,7 +8,7 @@ from protocol.errors import ErrorCode, KafkaError
 
 KEY = 22
 NAME = "InitProducerId"
-VERSIONS = range(0, 7)
+VERSIONS = range(7)
 
 
 async def handle(call: Call) -> Result:
@@ -27,9 +27,7 @@ async def handle(call: Call) -> Result:
     return _answer(call, ErrorCode.none, producer_id, 0)
 
 
-def _answer(
-    call: Call, code: ErrorCode, producer_id: int = -1, producer_epoch: int = -1
-) -> Result:
+def _answer(call: Call, code: ErrorCode, producer_id: int = -1, producer_epoch: int = -1) -> Result:
     return call.respond(
         throttle_time=0,
         error_code=code,

@@ -8,7 +8,7 @@ from protocol.messages import make
 
 KEY = 60
 NAME = "DescribeCluster"
-VERSIONS = range(0, 3)
+VERSIONS = range(3)
 
 BROKERS = 1
 CONTROLLERS = 2
