@@ -72,10 +72,13 @@ _REASONS = {
 class LocalStore:
     """An ObjectStore in a folder. Make it with `open`, which blocks for a moment."""
 
-    def __init__(self, root: str, scratch: Scratch, *, anonymous: bool, threads: int) -> None:
+    def __init__(
+        self, root: str, scratch: Scratch, *, anonymous: bool, threads: int, keep_cached: bool
+    ) -> None:
         self._root = root
         self._scratch = scratch
         self._anonymous = anonymous
+        self._keep_cached = keep_cached
         self._readers = ThreadPoolExecutor(threads, "object-read")
         self._writers = ThreadPoolExecutor(threads, "object-write")
         self._files = DescriptorCache(_MAX_OPEN_FILES)
@@ -85,11 +88,19 @@ class LocalStore:
 
     @classmethod
     def open(
-        cls, root: str, *, threads: int = DEFAULT_THREADS, anonymous: bool = True
+        cls,
+        root: str,
+        *,
+        threads: int = DEFAULT_THREADS,
+        keep_cached: bool = True,
+        anonymous: bool = True,
     ) -> LocalStore:
         """Open the folder, making it if missing, and clean up after killed processes.
 
-        `anonymous` False never uses anonymous files, even where the file system has them.
+        `keep_cached` False gives up the page cache of a large object once it is on the disk:
+        writing costs less where fresh memory is dear (some virtual machines), reading it back
+        costs a read of the disk. `anonymous` False never uses anonymous files, even where the
+        file system has them.
         """
         root = os.path.abspath(root)
         try:
@@ -98,7 +109,7 @@ class LocalStore:
             anonymous = anonymous and _links_anonymous_files(root, scratch.next_path())
         except OSError as error:
             raise Unavailable(f"cannot use the folder {root}: {_reason(error)}") from error
-        return cls(root, scratch, anonymous=anonymous, threads=threads)
+        return cls(root, scratch, anonymous=anonymous, threads=threads, keep_cached=keep_cached)
 
     async def put(self, path: str, parts: Sequence[Buffer]) -> None:
         _check_local_path(path)
@@ -209,6 +220,8 @@ class LocalStore:
         try:
             local_write.write_parts(fd, parts)
             local_write.sync_data(fd)
+            if not self._keep_cached:
+                local_write.drop_cached(fd)
             try:
                 os.link(source, name, dst_dir_fd=folder_fd, follow_symlinks=True)
             except FileExistsError:

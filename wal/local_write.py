@@ -32,6 +32,12 @@ def write_parts(fd: int, parts: Sequence[Buffer]) -> None:
             begun = position
 
 
+def drop_cached(fd: int) -> None:
+    """Give up the page cache of a large, synced file; small ones are cheap to keep."""
+    if os.fstat(fd).st_size >= _STEP_BYTES:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def _steps(parts: Sequence[Buffer]) -> Iterator[list[memoryview]]:
     """The parts in lists of at most _STEP_BYTES and as many vectors as writev takes."""
     vectors: list[memoryview] = []

@@ -87,13 +87,15 @@ def open_store(
     url: str,
     *,
     threads: int = DEFAULT_THREADS,
+    keep_cached: bool = True,
     options: Mapping[str, str] | None = None,
 ) -> ObjectStore:
     """Open the store that `url` names.
 
     `file:///dir` (the folder is made if missing), `memory://`, `s3://bucket/prefix`,
     `gs://bucket/prefix`, `az://container/prefix`. `threads` bounds the work in flight of the
-    local store. `options` are settings of the remote store (`endpoint`, `allow_http`, …) and win
+    local store, and `keep_cached` is whether it leaves what it wrote in the page cache (see
+    `wal/local.py`). `options` are settings of the remote store (`endpoint`, `allow_http`, …) and win
     over the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
 
     The implementations are imported here so that a broker on a local disk never pays for the
@@ -105,7 +107,7 @@ def open_store(
             raise ValueError(f"storage url {url!r} must be file:///absolute/folder")
         from wal.local import LocalStore
 
-        return LocalStore.open(unquote(split.path), threads=threads)
+        return LocalStore.open(unquote(split.path), threads=threads, keep_cached=keep_cached)
     if split.scheme in REMOTE_SCHEMES:
         from wal.remote import RemoteStore
 

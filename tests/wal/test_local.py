@@ -190,6 +190,27 @@ async def test_the_scratch_folder_is_out_of_reach(store: LocalStore) -> None:
     assert [info.path async for info in store.list("")] == [f"a/{SCRATCH_FOLDER}"]
 
 
+@pytest.mark.parametrize(("keep_cached", "given_up"), [(True, []), (False, [4_000_000])])
+async def test_the_page_cache_of_large_objects_is_given_up_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep_cached: bool, given_up: list[int]
+) -> None:
+    sizes: list[int] = []
+    fadvise = os.posix_fadvise
+
+    def recorded(fd: int, offset: int, length: int, advice: int) -> None:
+        assert (offset, length, advice) == (0, 0, os.POSIX_FADV_DONTNEED)
+        sizes.append(os.fstat(fd).st_size)
+        fadvise(fd, offset, length, advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", recorded)
+    store = LocalStore.open(str(tmp_path), keep_cached=keep_cached)
+    await store.put("small", [b"x" * 1000])
+    await store.put("large", [b"x" * 4_000_000])
+    assert sizes == given_up
+    assert await store.get("large") == b"x" * 4_000_000
+    await store.close()
+
+
 async def test_stores_in_one_folder_leave_each_other_alone(tmp_path: Path) -> None:
     first = LocalStore.open(str(tmp_path), anonymous=False)
     second = LocalStore.open(str(tmp_path), anonymous=False)
