@@ -95,8 +95,8 @@ def open_store(
     `file:///dir` (the folder is made if missing), `memory://`, `s3://bucket/prefix`,
     `gs://bucket/prefix`, `az://container/prefix`. `threads` bounds the work in flight of the
     local store, and `keep_cached` is whether it leaves what it wrote in the page cache (see
-    `wal/local.py`). `options` are settings of the remote store (`endpoint`, `allow_http`, …) and win
-    over the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
+    `wal/local.py`). `options` are settings of the remote store (`endpoint`, `allow_http`, …) and
+    win over the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
 
     The implementations are imported here so that a broker on a local disk never pays for the
     remote library. A url that cannot be meant raises ValueError with a sentence.
