@@ -160,7 +160,8 @@ def _singles(results: Results) -> list[Row]:
     ):
         table.append(Row(label, "s per million", results.values(measure, "s_per_million")))
         table.append(Row(label, "MB/s", results.values(measure, "mb_per_s")))
-    table.append(Row("how many were written", "records", results.values(measure, "records")))
+    written = results.values("singles/produce", "records")
+    table.append(Row("how many were written", "records", written))
     return table
 
 

@@ -265,8 +265,7 @@ class Dray(Server):
         ]
 
     def find_address(self, output: str) -> Address | None:
-        # The banner names the Kafka port first, then the HTTP port.
-        found = re.search(r"(?<!//)127\.0\.0\.1:([1-9]\d+)", output)
+        found = re.search(r"Kafka clients\s+127\.0\.0\.1:(\d+)", output)
         return Address("127.0.0.1", int(found[1])) if found else None
 
 
