@@ -1,5 +1,10 @@
 """Headers, patching, and finding records by time."""
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from aiokafka.record._crecords.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from crc32c import crc32c
@@ -143,3 +148,17 @@ def test_batches_of_another_implementation(
     latest = record_with_max_timestamp(builder.build())
     times = [BASE_MS + delta for delta, *_ in contents]
     assert latest == RecordTime(times.index(max(times)), max(times))
+
+
+@pytest.mark.parametrize("argument", ("guarded", "unguarded"))
+def test_nothing_past_a_batch_is_read(argument: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.protocol.guard_page", argument],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    expected = -signal.SIGSEGV if argument == "unguarded" else 0
+    assert run.returncode == expected, run.stderr
