@@ -17,6 +17,7 @@ from metadata.store import (
     Delete,
     IncompatibleStore,
     Put,
+    SessionLost,
     StoreError,
     StoreInUse,
     Unavailable,
@@ -204,6 +205,23 @@ async def test_a_cancelled_caller_leaves_the_store_in_order(tmp_path: Path) -> N
     await store.commit(SCOPE, [], [Put("/b/1", b"")])
     rows = [row.key async for row in store.scan("/a/", "/a/~", scope=SCOPE)]
     assert rows == [f"/a/{number}" for number in range(10)]
+    await store.close()
+
+
+async def test_a_session_has_ended_even_if_nobody_waited_for_it(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "metadata.db")
+    session = await store.session(10)
+    await session.put("/alive/1", b"", scope=SCOPE)
+    closing = asyncio.create_task(session.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    await store.commit(SCOPE, [], [Put("/a/1", b"")])  # later, so the end is decided by now
+    assert await store.get("/alive/1", scope=SCOPE) is None
+    with pytest.raises(SessionLost):
+        await session.put("/alive/1", b"", scope=SCOPE)
+    await session.close()
+    assert session.lost.is_set()
     await store.close()
 
 

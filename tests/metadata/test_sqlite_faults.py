@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from metadata.sqlite import SqliteStore
-from metadata.store import CommitUnknown, Gap, Put, Unavailable, Versioned
+from metadata.store import Check, CommitUnknown, Gap, Put, Unavailable, Versioned
 from tests.metadata.test_sqlite import PATIENCE_S, SCOPE, child
 
 
@@ -28,6 +28,7 @@ class Disk:
     def __init__(self) -> None:
         self.max_pages: int | None = None
         self.fail_commit: str | None = None
+        self.fail_statement = False
         self.refuse_opens = 0
         self.opens = 0
 
@@ -54,6 +55,13 @@ class FlakyConnection(sqlite3.Connection):
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
             raise error
         return super().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
+        cursor = super().executemany(sql, parameters)
+        if self.disk.fail_statement:
+            self.disk.fail_statement = False
+            raise sqlite3.OperationalError("injected: disk I/O error")
+        return cursor
 
 
 @pytest.fixture
@@ -93,6 +101,18 @@ async def test_a_full_database_refuses_whole_commits_and_recovers(
     await store.close()
 
 
+async def test_a_failed_statement_takes_back_its_whole_transaction(
+    disk: Disk, tmp_path: Path
+) -> None:
+    store = await open_on(disk, tmp_path)
+    disk.fail_statement = True
+    with pytest.raises(Unavailable):
+        await store.commit(SCOPE, [], [Put("/a/1", b"")])
+    await store.commit(SCOPE, [], [Put("/a/2", b"")])
+    assert [row.key async for row in store.scan("/a/", "/a/~", scope=SCOPE)] == ["/a/2"]
+    await store.close()
+
+
 async def test_a_commit_that_failed_after_it_was_applied_is_found_applied(
     disk: Disk, tmp_path: Path
 ) -> None:
@@ -114,6 +134,11 @@ async def test_a_commit_that_failed_before_it_was_applied_is_fenced_and_refused(
     with pytest.raises(Unavailable):
         await store.commit(SCOPE, [], [Put("/a/1", b"new")])
     assert await store.get("/a/1", scope=SCOPE) == Versioned(b"old", first.version)
+    # The fence is in the file, so no record of the failed commit can follow what came before.
+    beside = sqlite3.connect(tmp_path / "metadata.db")
+    fence = beside.execute("SELECT version FROM last_commit").fetchone()
+    beside.close()
+    assert fence == (first.version + 2,)
     again = await store.commit(SCOPE, [], [Put("/a/1", b"new")])
     # The failed commit's version and the fence's are never given out again.
     assert again.version == first.version + 3
@@ -128,6 +153,7 @@ async def test_while_an_outcome_is_unknown_nothing_is_served(
     session = await store.session(10)
     await session.put("/alive/1", b"", scope=SCOPE)
     old = await store.commit(SCOPE, [], [Put("/a/1", b"old")])
+    assert await store.get("/a/0", scope=SCOPE) is None  # so that a reader is connected
     watch = store.watch("/a/")
     disk.fail_commit = outcome
     disk.refuse_opens = 10_000
@@ -151,7 +177,7 @@ async def test_while_an_outcome_is_unknown_nothing_is_served(
     assert found is not None
     assert found.value == (b"new" if outcome == "after" else b"old")
     assert (found.version == old.version) == (outcome == "before")
-    newest = await store.commit(SCOPE, [], [Put("/a/2", b"")])
+    newest = await store.commit(SCOPE, [Check("/a/1", found.version)], [Put("/a/2", b"")])
     assert newest.version > max(found.version, old.version + 1)
     await session.close()
     assert await store.get("/alive/1", scope=SCOPE) is None
