@@ -32,7 +32,7 @@ def _whole(low: int, high: int) -> Callable[[str], str | None]:
             return "Not a number of type INT" if high <= INT_MAX else "Not a number of type LONG"
         if value < low:
             return f"Value must be at least {low}"
-        return None if value <= high else f"Value must be at most {high}"
+        return None if value <= high else f"Value must be no more than {high}"
 
     return check
 
@@ -42,7 +42,9 @@ def _fraction(text: str) -> str | None:
         value = float(text)
     except ValueError:
         return "Not a number of type DOUBLE"
-    return None if 0 <= value <= 1 else "Value must be between 0 and 1"
+    if value < 0:
+        return "Value must be at least 0"
+    return None if value <= 1 else "Value must be no more than 1"
 
 
 def _one_of(*allowed: str) -> Callable[[str], str | None]:
@@ -56,10 +58,12 @@ def _policy(text: str) -> str | None:
     parts = [part.strip() for part in text.split(",")] if text else []
     if all(part in ("delete", "compact") for part in parts):
         return None
-    return "String must be one of: delete, compact"
+    return "String must be one of: compact, delete"
 
 
-_boolean = _one_of("true", "false")
+def _boolean(text: str) -> str | None:
+    return None if text in ("true", "false") else "Expected value to be either true or false"
+
 
 # Kafka's topic configurations. What Dray has no use for (segments, flushes, replicas) is taken,
 # checked and kept, so that tools which set it don't stumble.

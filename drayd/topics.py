@@ -33,7 +33,7 @@ def check_name(name: str) -> None:
     if not name:
         problem = "the empty string is not allowed"
     elif name in (".", ".."):
-        problem = "'.' or '..' is not allowed"
+        problem = f"'{name}' is not allowed"
     elif len(name) > MAX_NAME_CHARACTERS:
         problem = (
             f"the length of '{name}' is longer than the max allowed length {MAX_NAME_CHARACTERS}"

@@ -17,7 +17,7 @@ from drayd.topic_config import TopicLimits
 from metadata.values import Topic
 from protocol.batch import HEADER_SIZE, InvalidBatch, RecordError, parse_header, validate_produce
 from protocol.errors import ErrorCode
-from protocol.messages import make, nested
+from protocol.messages import has_field, make, nested
 from wal.buffer import Batch, Ticket
 
 KEY = 0
@@ -265,7 +265,7 @@ def _response(
 
 
 def _record_errors(partition_class: Any, errors: tuple[RecordError, ...]) -> tuple[Any, ...]:
-    if not errors:
+    if not errors or not has_field(partition_class, "record_errors"):
         return ()
     item = nested(partition_class, "record_errors")
     return tuple(

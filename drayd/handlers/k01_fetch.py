@@ -32,6 +32,7 @@ VERSIONS = range(4, 19)
 _BY_ID_FROM_VERSION = 13
 _SESSIONS_FROM_VERSION = 7
 _EMPTY = Payload((), 0)
+_NOT_HERE = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 
 class _Read(NamedTuple):
@@ -123,6 +124,8 @@ async def _place(call: Call, key: PartitionKey, position: Position) -> _Place:
 def _bounds(ref: StreamRef, head: StreamHead, position: Position) -> _Place:
     if head.state != Lifecycle.ACTIVE:
         return _Missing(ErrorCode.unknown_topic_or_partition)
+    if position.last_fetched_epoch > head.leader_epoch:
+        return _Missing(ErrorCode.offset_out_of_range)
     if position.current_leader_epoch > head.leader_epoch:
         return _Missing(ErrorCode.unknown_leader_epoch)
     if 0 <= position.current_leader_epoch < head.leader_epoch:
@@ -148,7 +151,7 @@ def _read_cached(
         if isinstance(place, _Missing):
             reads.append(_Read(place.code))
             continue
-        if left <= 0:
+        if left <= 0 and left < max_bytes:
             found: Found | None = Found([], 0, place.offset)
         else:
             found = broker.fetcher.read_cached(place, min(place.max_bytes, left))
@@ -167,7 +170,7 @@ async def _read_all(broker: Broker, places: list[_Place], max_bytes: int) -> lis
     for place in places:
         if isinstance(place, _Missing):
             jobs.append(_settled(_Read(place.code)))
-        elif left <= 0:
+        elif left <= 0 and left < max_bytes:
             jobs.append(_settled(_read(broker, place, Found([], 0, place.offset))))
         else:
             allowed = min(place.max_bytes, left)
@@ -253,7 +256,7 @@ def _response(call: Call, context: Context, reads: list[_Read]) -> Any:
                 high_watermark=read.high_watermark,
                 last_stable_offset=read.high_watermark,
                 log_start_offset=read.log_start,
-                aborted_transactions=None,
+                aborted_transactions=() if read.code in _NOT_HERE else None,
                 records=_EMPTY if found is None else Payload(found.buffers, found.size),
             )
         )

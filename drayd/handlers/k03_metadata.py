@@ -44,7 +44,8 @@ async def _topics(call: Call) -> list[Any]:
     wanted = call.request.topics
     if wanted is None or (call.version == 0 and not wanted):
         return [_found(call, topic) for topic in call.broker.topics.all()]
-    return [await _one(call, item) for item in wanted]
+    # Asked twice, answered once.
+    return [await _one(call, item) for item in dict.fromkeys(wanted)]
 
 
 async def _one(call: Call, item: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from drayd.call import Call, Result
 from protocol.errors import ErrorCode
-from protocol.messages import make, nested, response_class
+from protocol.messages import has_field, make, nested, response_class
 
 KEY = 18
 NAME = "ApiVersions"
@@ -15,6 +15,9 @@ VERSIONS = range(5)
 
 TABLE: list[tuple[int, int, int]] = []
 """Key, lowest and highest version of each API; `dispatch` fills it."""
+
+METADATA_VERSIONS = (7, 30)
+"""The feature levels of Kafka 4.3."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -24,7 +27,28 @@ async def handle(call: Call) -> Result:
     if call.version >= 3 and not _named_well(call.request):
         code = ErrorCode.invalid_request
     keys = _keys(call.response_class) if code is ErrorCode.none else ()
-    return call.respond(error_code=code, api_keys=keys, throttle_time=0)
+    return call.respond(
+        error_code=code, api_keys=keys, throttle_time=0, **_features(call.response_class)
+    )
+
+
+def _features(cls: Any) -> dict[str, Any]:
+    """From version 3 on: tools read from it which Kafka we resemble."""
+    if not has_field(cls, "finalized_features"):
+        return {}
+    supported, finalized = nested(cls, "supported_features"), nested(cls, "finalized_features")
+    low, high = METADATA_VERSIONS
+    return {
+        "supported_features": (
+            make(supported, name="metadata.version", min_version=low, max_version=high),
+        ),
+        "finalized_features_epoch": 0,
+        "finalized_features": (
+            make(
+                finalized, name="metadata.version", max_version_level=high, min_version_level=high
+            ),
+        ),
+    }
 
 
 def unsupported_version() -> Any:

@@ -14,6 +14,10 @@ NAME = "DeleteTopics"
 VERSIONS = range(1, 7)
 
 _BY_ID_FROM_VERSION = 6
+_ABSENT = {
+    ErrorCode.unknown_topic_or_partition: "This server does not host this topic-partition.",
+    ErrorCode.unknown_topic_id: "This server does not host this topic ID.",
+}
 
 
 async def handle(call: Call) -> Result:
@@ -49,7 +53,7 @@ async def _delete(call: Call, name: str | None, topic_id: UUID | None) -> Any:
     else:
         raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
     if topic is None:
-        raise KafkaError(missing)
+        raise KafkaError(missing, _ABSENT[missing])
     await topics.delete(topic)
     return _result(call, topic.name, topic.topic_id, ErrorCode.none, None)
 

@@ -8,7 +8,8 @@ from protocol.errors import ErrorCode, KafkaError
 
 KEY = 22
 NAME = "InitProducerId"
-VERSIONS = range(7)
+# Version 6 is part of transactions with two phases, which Kafka 4.3 doesn't serve by default.
+VERSIONS = range(6)
 
 
 async def handle(call: Call) -> Result:

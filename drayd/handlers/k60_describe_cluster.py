@@ -20,7 +20,10 @@ async def handle(call: Call) -> Result:
     code, message = ErrorCode.none, None
     if endpoint_type == CONTROLLERS:
         code = ErrorCode.mismatched_endpoint_type
-        message = "The request was sent to an endpoint of the wrong type."
+        message = (
+            "The request was sent to an endpoint of type BROKER, "
+            "but we wanted an endpoint of type CONTROLLER"
+        )
     elif endpoint_type != BROKERS:
         code = ErrorCode.unsupported_endpoint_type
         message = f"Unsupported endpoint type {endpoint_type}"
@@ -29,7 +32,7 @@ async def handle(call: Call) -> Result:
         throttle_time=0,
         error_code=code,
         error_message=message,
-        endpoint_type=endpoint_type,
+        endpoint_type=BROKERS,
         cluster_id=broker.cluster_id,
         controller_id=min((node.node_id for node in nodes), default=-1),
         brokers=tuple(
