@@ -4,6 +4,11 @@ The event loop never touches the disk: commits go to the writing thread (``sqlit
 to the reading thread (``sqlite_reader``), and a ``get`` of a row that was written or read lately
 is answered at once (``recent_rows``).
 
+Whoever keeps the event loop busy must lower ``sys.setswitchinterval`` to about 0.1 ms. A thread
+that comes back from the disk waits for the interpreter lock; a loop that gives the lock up more
+often than the default interval (5 ms), but each time for a moment only, starves it: measured,
+commits of a millisecond then take up to a second.
+
 Invariant: an answered commit is seen by every later read. The file holds it before the answer is
 sent, and the recent rows and the watches learn of it before the caller does.
 """
