@@ -204,7 +204,7 @@ class Settings:
     cache_hot_max_bytes: int = _setting(
         "cache.hot.max_bytes",
         Size(0),
-        256 * MIB,
+        128 * MIB,
         "Recently produced bytes kept in memory for readers at the end of the log.",
     )
     cache_cold_max_bytes: int = _setting(
@@ -280,7 +280,7 @@ class Settings:
     queued_max_request_bytes: int = _setting(
         "queued.max.request.bytes",
         Size(1024),
-        512 * MIB,
+        128 * MIB,
         "Requests in flight over all connections; beyond it sockets are read no further.",
     )
     connections_max_idle_ms: int = _setting(

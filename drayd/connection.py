@@ -58,11 +58,11 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = server.loop
         self._transport: asyncio.Transport | None = None
         self._prefix = b""
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None
         self._received = 0
         self._unread = b""
         self._wanted = 0
-        self._frames: deque[bytearray] = deque()
+        self._frames: deque[memoryview] = deque()
         self._slots: deque[_Slot] = deque()
         self._futures: set[asyncio.Future[Answer]] = set()
         self._unanswered = 0
@@ -114,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._frame is None:
             return self._server.scratch
-        return memoryview(self._frame)[self._received :]
+        return self._frame[self._received :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._loop.time()
@@ -159,10 +159,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause_reading()
                 return
             at += _SIZE.size
-            frame = bytearray(size)
+            frame = self._server.memory.frame(size)
             have = min(size, len(data) - at)
-            # Through a view: a slice assignment to a bytearray would copy twice.
-            memoryview(frame)[:have] = data[at : at + have]
+            frame[:have] = data[at : at + have]
             at += have
             if have < size:
                 self._frame, self._received = frame, have
@@ -184,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._wanted:
             self._continue_reading()
 
-    def _enqueue(self, frame: bytearray) -> None:
+    def _enqueue(self, frame: memoryview) -> None:
         self._frames.append(frame)
         if len(self._frames) >= MAX_QUEUED_FRAMES:
             self._pause_reading()

@@ -78,15 +78,14 @@ class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def __call__(self, connection: Connection, frame: bytearray) -> Reply:
+    async def __call__(self, connection: Connection, frame: memoryview) -> Reply:
         started = time.perf_counter()
-        view = memoryview(frame)
-        head = read_head(view)
+        head = read_head(frame)
         connection.client_id = head.client_id
         api = _BY_KEY.get(head.api_key)
         if api is None or not api.min_version <= head.api_version <= api.max_version:
             return _unsupported(head)
-        request = _decode(head, view)
+        request = _decode(head, frame)
         call = Call(self._broker, connection, head, request, len(frame))
         try:
             result = await api.handle(call)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from drayd.arena import FrameMemory
 from drayd.budget import Budget
 from drayd.connection import SCRATCH_BYTES, Connection, Reply
 from drayd.kinds import HostPort
@@ -14,7 +15,7 @@ from drayd.sockets import bound_port, open_listeners
 
 log = Logger(__name__)
 
-Dispatch = Callable[[Connection, bytearray], Awaitable[Reply]]
+Dispatch = Callable[[Connection, memoryview], Awaitable[Reply]]
 MAX_IDLE_CHECK_S = 30.0
 DRAIN_CHECK_S = 0.01
 
@@ -34,6 +35,7 @@ class Server:
         self.dispatch = dispatch
         self.metrics = metrics
         self.max_request_bytes = max_request_bytes
+        self.memory = FrameMemory()
         self.budget = Budget(max_queued_bytes)
         # One for all: what arrives in it is taken out before the loop reads again.
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
