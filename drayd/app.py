@@ -19,6 +19,8 @@ from uuid import uuid4
 
 import uvloop
 
+from compactor import Collector
+from compactor import Policy as CollectionPolicy
 from drayd import __version__
 from drayd.banner import banner
 from drayd.broker import Broker, Node
@@ -33,7 +35,7 @@ from drayd.kinds import HostPort
 from drayd.logs import Logger
 from drayd.memory import keep_freed_memory
 from drayd.metrics import Metrics
-from drayd.names import MarkedNames
+from drayd.names import MAX_AGE_MS, MarkedNames
 from drayd.produce import DomainSink, DomainWriter
 from drayd.server import Server
 from drayd.topics import TopicService
@@ -150,7 +152,9 @@ async def serve(
                 settings.http_listen, metrics, lambda: _checks(store, object_store)
             )
             stack.push_async_callback(http.close)
-        _watch_gauges(broker, server)
+        collector = _collector(settings, store, object_store, broker, names[0].incarnation)
+        tasks.create_task(collector.run())
+        _watch_gauges(broker, server, collector)
         try:
             yield Running(broker, server, address, http)
         finally:
@@ -203,6 +207,7 @@ async def _broker(
             producer_expiration_ms=settings.producer_id_expiration_ms,
             garbage_grace_ms=settings.wal_gc_grace_ms,
             on_retry=metrics.commit_retries.inc,
+            on_unknown=metrics.commit_unknown.inc,
         )
         names = MarkedNames(
             domain,
@@ -222,6 +227,7 @@ async def _broker(
                 policy,
                 now_ms=now_ms,
                 observe_flush=observe_flush,
+                on_retry=metrics.wal_put_retries.inc,
             )
         )
         domains.append(domain)
@@ -253,6 +259,30 @@ async def _broker(
     return broker, all_names
 
 
+def _collector(
+    settings: Settings,
+    store: MetadataStore,
+    objects: ObjectStore,
+    broker: Broker,
+    incarnation: str,
+) -> Collector:
+    policy = CollectionPolicy(
+        cluster_id=broker.cluster_id,
+        incarnation=incarnation,
+        # The lock on the SQLite file proves that every other process is gone, with its writes.
+        sole_owner=settings.metadata_url.startswith("sqlite:")
+        and settings.storage_url.startswith("file:"),
+        interval_ms=settings.wal_gc_interval_ms,
+        sweep_interval_ms=settings.wal_sweep_interval_ms,
+        producer_check_interval_ms=settings.producer_id_expiration_check_interval_ms,
+        orphan_ttl_ms=settings.wal_orphan_ttl_ms,
+        grace_ms=settings.wal_gc_grace_ms,
+        range_life_ms=MAX_AGE_MS,
+        producer_expiration_ms=settings.producer_id_expiration_ms,
+    )
+    return Collector(store, objects, broker.domains, policy, now_ms=now_ms)
+
+
 def _new_cluster_id() -> str:
     """As Kafka's: a random UUID in 22 characters."""
     return base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
@@ -270,9 +300,11 @@ def _record(settings: Settings, address: HostPort, incarnation: str) -> BrokerRe
     )
 
 
-def _watch_gauges(broker: Broker, server: Server) -> None:
+def _watch_gauges(broker: Broker, server: Server, collector: Collector) -> None:
     """Gauges that are looked up when they are scraped."""
     metrics = broker.metrics
+    metrics.gc_orphans.set_function(lambda: collector.backlog.orphans)
+    metrics.gc_pending_deletes.set_function(lambda: collector.backlog.pending_deletes)
     metrics.hot_cache_bytes.set_function(lambda: broker.cache.hot_bytes)
     metrics.requests_waiting_bytes.set_function(lambda: server.budget.used)
     metrics.wal_objects_in_flight.set_function(

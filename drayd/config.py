@@ -187,6 +187,19 @@ class Settings:
         "How long a WAL object that nothing refers to any more is kept for readers that still "
         "have it open.",
     )
+    wal_gc_interval_ms: int = _setting(
+        "wal.gc.interval_ms",
+        millis(1),
+        60_000,
+        "How often WAL objects that nobody needs any more are looked for.",
+    )
+    wal_sweep_interval_ms: int = _setting(
+        "wal.sweep.interval_ms",
+        millis(0),
+        86_400_000,
+        "How often the object store is listed for WAL objects that no metadata names; 0 never "
+        "does.",
+    )
     storage_delay_put_ms: int = _setting(
         "storage.delay.put_ms",
         millis(0, 60_000),
@@ -268,6 +281,13 @@ class Settings:
         millis(1),
         86_400_000,
         "An idempotent producer that wrote nothing for this long is forgotten.",
+    )
+    producer_id_expiration_check_interval_ms: int = _setting(
+        "producer.id.expiration.check.interval.ms",
+        millis(1),
+        600_000,
+        "How often forgotten producers, and what is left of topics that were half created or "
+        "half deleted, are removed.",
     )
 
     # Connections
