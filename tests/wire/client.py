@@ -40,17 +40,15 @@ Address = tuple[str, int]
 def entity(cls: EntityClass, values: Mapping[str, Any]) -> Any:
     """An entity from plain values; what isn't named is zero, null or empty."""
     nested = {spec.name: spec.entity for spec in field_specs(cls)}
-    filled = {}
-    for name, value in values.items():
-        inner = nested.get(name)
-        if inner is not None and isinstance(value, Mapping):
-            value = entity(inner, value)
-        elif inner is not None and value is not None:
-            value = tuple(entity(inner, item) for item in value)
-        elif isinstance(value, list):
-            value = tuple(value)
-        filled[name] = value
-    return empty(cls, **filled)
+    return empty(cls, **{name: _filled(nested.get(name), each) for name, each in values.items()})
+
+
+def _filled(cls: EntityClass | None, value: Any) -> Any:
+    if cls is None or value is None:
+        return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, Mapping):
+        return entity(cls, value)
+    return tuple(entity(cls, item) for item in value)
 
 
 def request_bytes(key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> bytes:
@@ -122,16 +120,24 @@ class Client:
 
     def send(self, key: int, version: int, values: Mapping[str, Any]) -> asyncio.Future[Any]:
         """Sends at once; the answer comes later."""
+        frame, answer = self.prepare(key, version, values)
+        if frame:
+            self.writer.write(frame)
+        return answer
+
+    def prepare(
+        self, key: int, version: int, values: Mapping[str, Any]
+    ) -> tuple[bytes, asyncio.Future[Any]]:
+        """A frame that the caller writes, before the next one; and the answer to it."""
         self._next_id += 1
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         # Whoever doesn't ask for an answer isn't interested in its failure either.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         if self._closed is not None:
             answer.set_exception(self._closed)
-            return answer
+            return b"", answer
         self._expected.append(_Expected(key, version, self._next_id, answer))
-        self.writer.write(request_bytes(key, version, self._next_id, values))
-        return answer
+        return request_bytes(key, version, self._next_id, values), answer
 
     def send_unanswered(self, key: int, version: int, values: Mapping[str, Any]) -> None:
         """For acks=0."""
@@ -155,7 +161,9 @@ class Client:
         except (OSError, asyncio.IncompleteReadError) as error:
             self._closed = ConnectionError(f"the broker closed the connection: {error!r}")
         finally:
-            failure = self._closed or ConnectionError("the client closed the connection")
+            failure = self._closed
+            if failure is None:
+                failure = ConnectionError("the client closed the connection")
             for expected in self._expected:
                 if not expected.answer.done():
                     expected.answer.set_exception(failure)
