@@ -52,13 +52,15 @@ _Place = Wanted | _Missing
 
 
 async def handle(call: Call) -> Result:
+    started = asyncio.get_running_loop().time()
     context = _context(call)
     places = [await _place(call, key, position) for key, position in context.wanted]
-    max_bytes = min(call.request.max_bytes, call.broker.settings.fetch_max_bytes)
+    max_bytes = max(min(call.request.max_bytes, call.broker.settings.fetch_max_bytes), 1)
     at_once = _read_cached(call.broker, context, places, max_bytes)
     if at_once is not None and _enough(call, at_once):
+        call.broker.metrics.fetch_seconds.observe(asyncio.get_running_loop().time() - started)
         return _response(call, context, at_once)
-    return asyncio.get_running_loop().create_task(_read_later(call, context, max_bytes))
+    return asyncio.get_running_loop().create_task(_read_later(call, context, max_bytes, started))
 
 
 def _context(call: Call) -> Context:
@@ -159,7 +161,7 @@ def _read_cached(
             return None
         left -= found.size
         reads.append(_read(broker, place, found))
-    return reads
+    return _limited(places, reads, max_bytes)
 
 
 async def _read_all(broker: Broker, places: list[_Place], max_bytes: int) -> list[_Read]:
@@ -181,7 +183,23 @@ async def _read_all(broker: Broker, places: list[_Place], max_bytes: int) -> lis
             else:
                 left -= max(allowed, 1)
                 jobs.append(_read_one(broker, place, allowed))
-    return list(await asyncio.gather(*jobs))
+    return _limited(places, list(await asyncio.gather(*jobs)), max_bytes)
+
+
+def _limited(places: list[_Place], reads: list[_Read], max_bytes: int) -> list[_Read]:
+    """A batch that is larger than its limits is for the first partition that has records, so
+    that every reader gets on; the others wait for their turn (KIP-74)."""
+    left = max_bytes
+    some = False
+    for slot, (place, read) in enumerate(zip(places, reads, strict=True)):
+        size = 0 if read.found is None else read.found.size
+        if size and isinstance(place, Wanted):
+            if some and size > min(place.max_bytes, left):
+                reads[slot] = read._replace(found=Found([], 0, place.offset))
+            else:
+                some = True
+                left -= size
+    return reads
 
 
 async def _settled(read: _Read) -> _Read:
@@ -210,12 +228,13 @@ def _enough(call: Call, reads: list[_Read]) -> bool:
     )
 
 
-async def _read_later(call: Call, context: Context, max_bytes: int) -> Any:
+async def _read_later(call: Call, context: Context, max_bytes: int, started: float) -> Any:
     broker = call.broker
     loop = asyncio.get_running_loop()
     deadline = loop.time() + call.request.max_wait / timedelta(seconds=1)
     places = [await _place(call, key, position) for key, position in context.wanted]
     streams = [place.ref.stream_id for place in places if isinstance(place, Wanted)]
+    waited = 0.0
     wait = Wait(streams, max(call.request.min_bytes, 1))
     broker.waiters.add(wait)
     broker.metrics.fetches_waiting.inc()
@@ -223,9 +242,12 @@ async def _read_later(call: Call, context: Context, max_bytes: int) -> Any:
         while True:
             reads = await _read_all(broker, places, max_bytes)
             if _enough(call, reads) or wait.ended or loop.time() >= deadline:
+                broker.metrics.fetch_seconds.observe(loop.time() - started - waited)
                 return _response(call, context, reads)
             wait.min_bytes = max(call.request.min_bytes - _size(reads), 1)
+            before = loop.time()
             await wait.until(deadline)
+            waited += loop.time() - before
             places = [await _place(call, key, position) for key, position in context.wanted]
     finally:
         broker.metrics.fetches_waiting.dec()
