@@ -71,6 +71,26 @@ def produce(
     return Moved(report["records"], report["bytes"], report["seconds"], report["client_cpu_s"])
 
 
+def produce_idempotent(server: Server, topic: str, *, max_bytes: float, size: int = 1000) -> Moved:
+    """Kafka's ProducerPerformance: idempotent, five requests in flight, large batches.
+
+    Not librdkafka: its idempotent producer (2.16) waits for each answer before it sends the
+    next request for the same partition, and spins meanwhile.
+    """
+    output = run(
+        toolchain.java(
+            toolchain.TOOLS + "ProducerPerformance",
+            *("--bootstrap-server", server.bootstrap, "--topic", topic),
+            *("--num-records", str(int(max_bytes) // size), "--record-size", str(size)),
+            *("--throughput", "-1", "--command-property", "acks=all", "linger.ms=5"),
+            *("batch.size=1000000", "buffer.memory=200000000", "max.request.size=4000000"),
+        )
+    )
+    found = _find(r"(\d+) records sent, ([\d.]+) records/sec .*50th", output)
+    records = int(found[1])
+    return Moved(records, records * size, records / float(found[2]), 0.0)
+
+
 def consume(server: Server, topic: str, *, records: int, size: int = 1000) -> Moved:
     """kcat from partition 0's start, until it has the records; its start is in the time."""
     settings = [argument for setting in CONSUMER_SETTINGS for argument in ("-X", setting)]

@@ -39,6 +39,7 @@ class Scale:
     produce_s: float = 8.0
     repeats: int = 3
     delay_s: float = 8.0
+    idempotent_bytes: float = 4e8
     hot_bytes: float = 1.5e8
     hot_rounds: int = 8
     disk_bytes: float = 3e9
@@ -60,6 +61,7 @@ QUICK = Scale(
     produce_s=3.0,
     repeats=1,
     delay_s=4.0,
+    idempotent_bytes=1e8,
     hot_bytes=1.5e8,
     hot_rounds=3,
     disk_bytes=1e9,
@@ -255,20 +257,22 @@ def delayed(make: Factory, scale: Scale) -> Measures:
     for delay_ms in DELAYS_MS:
         settings = [f"storage.delay.put_ms={delay_ms}"]
         with make(f"delay-{delay_ms}", settings) as server, Wire(server.address) as wire:
-            for label, producer in {
-                "64": ["max.in.flight=64", "enable.idempotence=false"],
-                "5-idempotent": ["enable.idempotence=true", "max.in.flight=5"],
-            }.items():
-                _create(wire, f"delayed-{label}", 1)
-                with _metered(server) as used:
-                    moved = load.produce(
-                        server,
-                        f"delayed-{label}",
-                        max_bytes=scale.produce_bytes,
-                        max_seconds=scale.delay_s,
-                        settings=producer,
-                    )
-                measures[f"delay/{delay_ms}/{label}"] = _throughput([moved], used)
+            _create(wire, "in-flight-64", 1)
+            with _metered(server) as used:
+                moved = load.produce(
+                    server,
+                    "in-flight-64",
+                    max_bytes=scale.produce_bytes,
+                    max_seconds=scale.delay_s,
+                    settings=["max.in.flight=64", "enable.idempotence=false"],
+                )
+            measures[f"delay/{delay_ms}/64"] = _throughput([moved], used)
+            _create(wire, "idempotent", 1)
+            with _metered(server) as used:
+                moved = load.produce_idempotent(
+                    server, "idempotent", max_bytes=scale.idempotent_bytes
+                )
+            measures[f"delay/{delay_ms}/5-idempotent"] = _throughput([moved], used)
     return measures
 
 

@@ -33,6 +33,8 @@ DEFAULTS = {
     "queue.buffering.max.messages": "2000000",
     "queue.buffering.max.kbytes": "262144",
     "message.timeout.ms": "120000",
+    # A broker that is gone is reported once, at the end.
+    "log_level": "2",
 }
 
 
