@@ -17,6 +17,8 @@ from tests.wire.client import Address
 END_WITHIN_S = 60.0
 HTTP_WITHIN_S = 60.0
 
+_ROOT = Path(__file__).parents[2]
+
 _KAFKA = re.compile(r"Kafka clients +(\S+):(\d+)")
 _HTTP = re.compile(r"Health +http://([^/:]+):(\d+)/")
 
@@ -65,7 +67,9 @@ def broker(
         arguments += ["--set", setting]
     with (
         (data_dir.parent / "broker.log").open("ab") as log,
-        subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+        subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=log, text=True, cwd=_ROOT
+        ) as process,
     ):
         assert process.stdout is not None
         try:
