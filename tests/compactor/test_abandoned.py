@@ -1,0 +1,144 @@
+"""Topics that were half created or half deleted are cleared away, living ones are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.abandoned import AbandonedTopics, created_ms
+from compactor.expiry import heads_of
+from drayd.topics import new_topic_id
+from metadata import keys
+from metadata.faults import Fault, FaultyStore
+from metadata.store import StoreError, Unavailable
+from metadata.topics import NewTopic, TopicExists
+from metadata.values import Topic, decode
+from tests.compactor.interruptions import Countdown, Died, HookedMetadata, die
+from tests.compactor.world import GRACE_MS, TTL_MS, World
+
+
+async def mark(world: World, abandoned: AbandonedTopics) -> int:
+    heads = [found async for found in heads_of(world.store, 0)]
+    return await abandoned.mark(heads, now_ms=world.clock(), ttl_ms=TTL_MS)
+
+
+def abandoned_topics(world: World) -> AbandonedTopics:
+    return AbandonedTopics(world.store, world.broker(store=world.store).topics)
+
+
+async def crash_before_registration(world: World) -> NewTopic:
+    faulty = FaultyStore(world.client())
+    faulty.fail_commits(Fault.UNAVAILABLE, when=lambda scope, writes: scope == keys.TOPICS_SCOPE)
+    new = NewTopic("t", new_topic_id(world.clock()), 3, {}, world.clock())
+    with pytest.raises(Unavailable):
+        await world.broker(store=faulty).topics.create(new)
+    assert len(await world.heads()) == 3
+    return new
+
+
+def test_the_time_in_a_topic_id() -> None:
+    assert created_ms(new_topic_id(1_750_000_123_456)) == 1_750_000_123_456
+
+
+async def test_heads_whose_topic_was_never_registered_go(world: World) -> None:
+    new = await crash_before_registration(world)
+    abandoned = abandoned_topics(world)
+    world.clock.ms += TTL_MS
+    assert await mark(world, abandoned) == 0
+    world.clock.ms += 1
+    assert await mark(world, abandoned) == 0, "seen once only"
+    assert await mark(world, abandoned) == 1
+    found = await world.store.get(keys.topic_id(new.topic_id), scope=keys.TOPICS_SCOPE)
+    assert found is not None
+    assert [ref.domain for ref in decode(Topic, found.value).partitions] == [0, 0, 0]
+    assert await world.broker().topics.find_id(new.topic_id) is None
+    assert await abandoned.finish_deletions() == 1
+    assert await world.heads() == {}
+    assert await world.keys(keys.TOPIC_IDS) == []
+    assert await mark(world, abandoned) == 0
+
+
+async def test_topics_that_exist_keep_their_heads(world: World) -> None:
+    broker = world.broker()
+    topic = await broker.create("t", 2)
+    abandoned = abandoned_topics(world)
+    world.clock.ms += TTL_MS + 1
+    for _ in range(3):
+        assert await mark(world, abandoned) == 0
+    assert await abandoned.finish_deletions() == 0
+    await broker.produce({topic.partitions[0].stream_id: "x"})
+    assert await world.read(topic.partitions[0].stream_id) == ["x"]
+
+
+async def test_a_creator_that_is_slow_fails_instead_of_making_a_broken_topic(world: World) -> None:
+    """Between its heads and its record the topic is marked: the registration must not succeed."""
+    abandoned = abandoned_topics(world)
+
+    async def marked_meanwhile() -> None:
+        world.clock.ms += TTL_MS + 1
+        await mark(world, abandoned)
+        await mark(world, abandoned)
+
+    new = NewTopic("t", new_topic_id(world.clock()), 1, {}, world.clock())
+    # The name, the counter (read, commit twice), the heads (commit twice), then the record.
+    creator = world.broker(store=HookedMetadata(world.client(), Countdown(6, marked_meanwhile)))
+    with pytest.raises(TopicExists):
+        await creator.topics.create(new)
+    await abandoned.finish_deletions()
+    assert await world.heads() == {}
+    assert await world.keys(keys.TOPIC_IDS) == []
+    again = await creator.create("t")
+    await creator.produce({again.partitions[0].stream_id: "x"})
+
+
+async def test_a_registration_just_before_the_mark_wins(world: World) -> None:
+    new = await crash_before_registration(world)
+    abandoned = abandoned_topics(world)
+    world.clock.ms += TTL_MS + 1
+    await mark(world, abandoned)
+    heads = [found async for found in heads_of(world.store, 0)]
+    topic = Topic(new.topic_id, "t", tuple(found.ref for found in heads), {}, new.created_ms)
+    await world.broker().topics._register(topic)
+    assert await mark(world, abandoned) == 0
+    assert len(await world.heads()) == 3
+
+
+async def test_a_deletion_that_nobody_finished_is_finished(world: World) -> None:
+    broker = world.broker()
+    topic = await broker.create("t", 2)
+    other = await broker.create("other")
+    streams = [ref.stream_id for ref in topic.partitions]
+    kept = other.partitions[0].stream_id
+    await broker.produce({streams[0]: "a", streams[1]: "b", kept: "c"})
+    alone = await broker.put({streams[0]: "d"})
+    await broker.commit(alone)
+    faulty = FaultyStore(world.client())
+    faulty.fail_commits(Fault.UNAVAILABLE, when=lambda scope, writes: scope != keys.TOPICS_SCOPE)
+    with pytest.raises(StoreError):
+        await world.broker(store=faulty).topics.delete(topic.topic_id)
+    assert await abandoned_topics(world).finish_deletions() == 1
+    assert set(await world.heads()) == {kept}
+    assert await world.garbage() == [alone.name.wal_id]
+    assert await world.read(kept) == ["c"]
+
+
+async def test_clearing_away_may_die_anywhere(world: World) -> None:
+    for call in range(100):
+        await crash_before_registration(world)
+        world.clock.ms += TTL_MS + 1
+        countdown = Countdown(call, die)
+        store = HookedMetadata(world.client(), countdown)
+        dying = world.collector(store=store)
+        try:
+            for _ in range(3):
+                await dying.check_streams()
+        except Died:
+            pass
+        survivor = world.collector()
+        for _ in range(3):
+            await survivor.check_streams()
+        assert await world.heads() == {}
+        assert await world.keys(keys.TOPIC_IDS) == []
+        world.clock.ms += GRACE_MS
+        if not countdown.reached:
+            return
+    pytest.fail("there are more calls than expected")
