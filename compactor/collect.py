@@ -28,7 +28,8 @@ from wal.objectstore import ObjectStore, ObjectStoreError
 log = logging.getLogger(__name__)
 
 FIRST_SWEEP_MS = 3_600_000
-"""After the start, so that a broker that is restarted every day is swept all the same."""
+"""After the start, so that a broker that is restarted every day is swept all the same; and
+after a sweep that failed."""
 
 _RETRIABLE = (StoreError, ObjectStoreError, UnknownFormat, msgspec.MsgspecError)
 
@@ -70,10 +71,11 @@ class _Every:
     def due(self, now_ms: int) -> bool:
         # A clock that was set back must not put the next time off by more than one interval.
         self._next_ms = min(self._next_ms, now_ms + self._interval_ms)
-        if now_ms < self._next_ms:
-            return False
-        self._next_ms = now_ms + self._interval_ms
-        return True
+        return now_ms >= self._next_ms
+
+    def attempted(self, now_ms: int, succeeded: bool) -> None:
+        wait_ms = self._interval_ms
+        self._next_ms = now_ms + (wait_ms if succeeded else min(wait_ms, FIRST_SWEEP_MS))
 
 
 class Collector:
@@ -119,17 +121,20 @@ class Collector:
     async def round(self) -> bool:
         """Every step that is due, once. False if one of them has failed."""
         now_ms = self._now_ms()
-        steps: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+        all_well = True
         if not self._stamped:
-            steps.append(("the stamp of the cluster", self._leave_stamp))
+            all_well &= await self._attempt("the stamp of the cluster", self._leave_stamp)
         if self._check_due.due(now_ms):
-            steps.append(("streams", self.check_streams))
+            checked = await self._attempt("streams", self.check_streams)
+            self._check_due.attempted(now_ms, checked)
+            all_well &= checked
         if self._policy.sweep_interval_ms and self._sweep_due.due(now_ms):
-            steps.append(("the sweep", self.sweep))
-        steps.append(("orphans", self.collect_orphans))
-        steps.append(("garbage", self.collect_garbage))
-        results = [await self._attempt(name, step) for name, step in steps]
-        return all(results)
+            swept = await self._attempt("the sweep", self.sweep)
+            self._sweep_due.attempted(now_ms, swept)
+            all_well &= swept
+        all_well &= await self._attempt("orphans", self.collect_orphans)
+        all_well &= await self._attempt("garbage", self.collect_garbage)
+        return all_well
 
     async def _attempt(self, name: str, step: Callable[[], Awaitable[None]]) -> bool:
         try:

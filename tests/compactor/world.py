@@ -128,7 +128,12 @@ class Broker:
         )
 
     async def put(
-        self, records: Mapping[int, str], *, domain: int = 0, producer_id: int = -1, sequence: int = 0
+        self,
+        records: Mapping[int, str],
+        *,
+        domain: int = 0,
+        producer_id: int = -1,
+        sequence: int = 0,
     ) -> Written:
         """Stores one record per stream in one object."""
         name = await self.names[domain].take()
@@ -243,7 +248,9 @@ class World:
 
     async def keys(self, prefix: str) -> list[str]:
         scope = keys.scope_of(prefix)
-        return [item.key async for item in self.store.scan(prefix, keys.end_of(prefix), scope=scope)]
+        return [
+            item.key async for item in self.store.scan(prefix, keys.end_of(prefix), scope=scope)
+        ]
 
     async def markers(self, domain: int = 0) -> list[str]:
         return await self.keys(keys.staging(domain))
