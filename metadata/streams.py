@@ -1,8 +1,11 @@
 """The streams of one MetaDomain: heads, offset index, producers, and their one transaction.
 
 `DomainLog.append` commits any number of WAL objects at once. Every commit checks the version of
-each head that it replaces and of each marker that it relies on, so a cached value that somebody
-else has changed makes a conflict, never a second use of an offset.
+each head and each marker that it relies on, also where it only refuses, so a cached value that
+somebody else has changed makes a conflict, never a second use of an offset.
+
+What is known of a stream's producers belongs to the head under which it was read: whenever the
+head turns out to be another's, they are dropped with it.
 
 Own commits are folded into the cache at once; what others write is read again on a conflict or
 when `forget` is called for it.
@@ -13,7 +16,8 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from metadata import keys
@@ -58,6 +62,17 @@ class Stream:
         """The newest entries without a gap, as far as they were written by this process."""
 
 
+@dataclass(slots=True)
+class _View:
+    """What the store holds of everything that occurs in an append, as far as is known. It is
+    taken within one turn of the event loop: what is cached may change between two."""
+
+    markers: dict[str, int | None] = field(default_factory=dict)
+    heads: dict[int, StreamHead | None] = field(default_factory=dict)
+    versions: dict[int, int | None] = field(default_factory=dict)
+    producers: dict[ProducerKey, ProducerState | None] = field(default_factory=dict)
+
+
 class DomainLog:
     def __init__(
         self,
@@ -68,6 +83,7 @@ class DomainLog:
         producer_expiration_ms: int,
         garbage_grace_ms: int,
         on_retry: Callable[[], None] = lambda: None,
+        on_unknown: Callable[[], None] = lambda: None,
     ) -> None:
         self.domain = domain
         self.scope = keys.domain_scope(domain)
@@ -76,8 +92,10 @@ class DomainLog:
         self._producer_expiration_ms = producer_expiration_ms
         self._garbage_grace_ms = garbage_grace_ms
         self._on_retry = on_retry
+        self._on_unknown = on_unknown
         self._streams: dict[int, Stream] = {}
-        self._producers: dict[ProducerKey, ProducerState | None] = {}
+        self._producers: dict[int, dict[int, ProducerState | None]] = {}
+        self._producer_count = 0
         self._markers: dict[str, int | None] = {}
 
     # -- reading -----------------------------------------------------------------------------
@@ -94,7 +112,7 @@ class DomainLog:
         """Reads the head, so that another broker's acknowledged writes are seen."""
         found = await self._store.get(keys.stream_head(self.domain, stream_id), scope=self.scope)
         if found is None:
-            self._streams.pop(stream_id, None)
+            self.forget([stream_id])
             raise StreamMissing(f"stream {stream_id} doesn't exist in domain {self.domain}")
         stream = self._streams.get(stream_id)
         if stream is None:
@@ -105,11 +123,16 @@ class DomainLog:
             # Another writer was here: the cached entries no longer reach the log's end.
             stream.head, stream.version = decode(StreamHead, found.value), found.version
             stream.recent.clear()
+            self._forget_producers(stream_id)
         return stream
 
     def forget(self, stream_ids: Iterable[int]) -> None:
         for stream_id in stream_ids:
             self._streams.pop(stream_id, None)
+            self._forget_producers(stream_id)
+
+    def _forget_producers(self, stream_id: int) -> None:
+        self._producer_count -= len(self._producers.pop(stream_id, ()))
 
     async def entries(self, stream_id: int, offset: int, limit: int) -> list[IndexEntry]:
         """Up to `limit` entries in order, from the one that covers `offset`."""
@@ -132,68 +155,123 @@ class DomainLog:
         """Makes the objects part of the log in one transaction.
 
         None in place of an outcome: the object's marker was fenced or is gone, so its bytes
-        may be deleted at any moment and must be written again under another id. Raises
-        Unavailable when nothing was committed."""
+        may be deleted at any moment; or it follows such an object in a stream. It must be
+        written again under another id. Raises Unavailable when nothing was committed."""
         while True:
-            await self._load(objects)
-            usable = [stored for stored in objects if self._markers[stored.marker] is not None]
+            view = await self._load(objects)
+            usable = _usable(objects, view)
             if not usable:
                 return [None] * len(objects)
             plan = plan_append(
                 usable,
-                {stream_id: self._head(stream_id) for stream_id in _streams_of(usable)},
-                self._producers,
+                view.heads,
+                view.producers,
                 now_ms=self._now_ms(),
                 producer_expiration_ms=self._producer_expiration_ms,
             )
             try:
-                version = await self._commit(usable, plan)
+                version = await self._commit(usable, view, plan)
             except Conflict:
                 self._on_retry()
-                self._drop_cached(objects)
+                self.forget(view.heads)
+                for marker in view.markers:
+                    self._markers.pop(marker, None)
                 continue
             self._fold(plan, version)
-            results = iter(plan.objects)
-            return [
-                next(results) if self._markers[stored.marker] is not None else None
-                for stored in objects
-            ]
+            results = {
+                stored.wal_id: appended
+                for stored, appended in zip(usable, plan.objects, strict=True)
+            }
+            return [results.get(stored.wal_id) for stored in objects]
 
-    async def _load(self, objects: Sequence[StoredObject]) -> None:
-        for stored in objects:
-            if stored.marker not in self._markers:
-                found = await self._store.get(stored.marker, scope=self.scope)
-                alive = found is not None and not decode(Marker, found.value).fenced_ms
-                self._markers[stored.marker] = found.version if found and alive else None
-            for chunk in stored.chunks:
-                if chunk.stream_id not in self._streams:
+    async def _load(self, objects: Sequence[StoredObject]) -> _View:
+        missing: set[int] = set()
+        while True:
+            view = _View()
+            unread = self._look(objects, missing, view)
+            if not unread:
+                return view
+            for read in unread:
+                if isinstance(read, str):
+                    await self._read_marker(read)
+                elif isinstance(read, tuple):
+                    await self._read_producer(*read)
+                else:
                     try:
-                        await self.refresh(chunk.stream_id)
+                        await self.refresh(read)
                     except StreamMissing:
-                        continue
+                        missing.add(read)
+
+    def _look(
+        self, objects: Sequence[StoredObject], missing: set[int], view: _View
+    ) -> set[str | int | ProducerKey]:
+        """Fills `view` from the cache; returns the markers, streams and producers to be read.
+        A head is read before its producers: what is written in between makes a conflict."""
+        unread: set[str | int | ProducerKey] = set()
+        for stored in objects:
+            if stored.marker in self._markers:
+                view.markers[stored.marker] = self._markers[stored.marker]
+            else:
+                unread.add(stored.marker)
+            for chunk in stored.chunks:
+                stream_id = chunk.stream_id
+                stream = self._streams.get(stream_id)
+                if stream is None:
+                    view.heads[stream_id] = view.versions[stream_id] = None
+                    if stream_id not in missing:
+                        unread.add(stream_id)
+                    continue
+                view.heads[stream_id], view.versions[stream_id] = stream.head, stream.version
+                known = self._producers.get(stream_id, {})
                 for batch in chunk.batches:
-                    key = (chunk.stream_id, batch.producer_id)
-                    if batch.producer_id != NO_PRODUCER and key not in self._producers:
-                        await self._load_producer(key)
+                    producer_id = batch.producer_id
+                    if producer_id == NO_PRODUCER:
+                        continue
+                    if producer_id in known:
+                        view.producers[stream_id, producer_id] = known[producer_id]
+                    else:
+                        unread.add((stream_id, producer_id))
+        return unread
 
-    async def _load_producer(self, key: ProducerKey) -> None:
-        found = await self._store.get(keys.producer(self.domain, *key), scope=self.scope)
-        self._producers[key] = None if found is None else decode(ProducerState, found.value)
+    async def _read_marker(self, key: str) -> None:
+        found = await self._store.get(key, scope=self.scope)
+        alive = found is not None and not decode(Marker, found.value).fenced_ms
+        self._markers[key] = found.version if found and alive else None
 
-    def _head(self, stream_id: int) -> StreamHead | None:
+    async def _read_producer(self, stream_id: int, producer_id: int) -> None:
         stream = self._streams.get(stream_id)
-        return None if stream is None else stream.head
+        version = None if stream is None else stream.version
+        key = keys.producer(self.domain, stream_id, producer_id)
+        found = await self._store.get(key, scope=self.scope)
+        if stream is None or stream is not self._streams.get(stream_id):
+            return
+        if stream.version != version:
+            # It may be older than the head that came in meanwhile.
+            return
+        state = None if found is None else decode(ProducerState, found.value)
+        self._remember_producers(stream_id, {producer_id: state})
 
-    async def _commit(self, objects: Sequence[StoredObject], plan: Plan) -> int:
+    def _remember_producers(
+        self, stream_id: int, states: Mapping[int, ProducerState | None]
+    ) -> None:
+        known = self._producers.pop(stream_id, {})
+        self._producer_count -= len(known)
+        known.update(states)
+        self._producer_count += len(known)
+        # At the end: the streams that weren't used for longest are the first to go.
+        self._producers[stream_id] = known
+
+    async def _commit(self, objects: Sequence[StoredObject], view: _View, plan: Plan) -> int:
         now_ms = self._now_ms()
         checks = [
-            Check(marker, self._markers[marker]) for marker in {stored.marker for stored in objects}
+            Check(marker, view.markers[marker]) for marker in {stored.marker for stored in objects}
         ]
+        for stream_id in _streams_of(objects):
+            key = keys.stream_head(self.domain, stream_id)
+            checks.append(Check(key, view.versions[stream_id]))
         writes: list[Put | Delete] = []
         for stream_id, head in plan.heads.items():
-            key = keys.stream_head(self.domain, stream_id)
-            checks.append(Check(key, self._streams[stream_id].version))
-            writes.append(Put(key, encode(head)))
+            writes.append(Put(keys.stream_head(self.domain, stream_id), encode(head)))
         for (stream_id, producer_id), state in plan.producers.items():
             writes.append(Put(keys.producer(self.domain, stream_id, producer_id), encode(state)))
         for stored, appended in zip(objects, plan.objects, strict=True):
@@ -206,6 +284,7 @@ class DomainLog:
         try:
             result = await self._store.commit(self.scope, checks, writes)
         except CommitUnknown:
+            self._on_unknown()
             return await self._resolve(objects[0])
         return result.version
 
@@ -234,23 +313,22 @@ class DomainLog:
                 await asyncio.sleep(RESOLVE_RETRY_S)
 
     def _fold(self, plan: Plan, version: int) -> None:
+        current = set()
+        for stream_id, head in plan.heads.items():
+            stream = self._streams.get(stream_id)
+            # Dropped while we committed, or read again after somebody else's later commit.
+            if stream is not None and stream.version <= version:
+                stream.head, stream.version = head, version
+                current.add(stream_id)
         for appended in plan.objects:
             for stream_id, entry in appended.entries:
-                self._streams[stream_id].recent.append(entry)
-        for stream_id, head in plan.heads.items():
-            stream = self._streams[stream_id]
-            stream.head, stream.version = head, version
-        self._producers.update(plan.producers)
-        while len(self._producers) > KNOWN_PRODUCERS:
-            del self._producers[next(iter(self._producers))]
-
-    def _drop_cached(self, objects: Sequence[StoredObject]) -> None:
-        streams = _streams_of(objects)
-        self.forget(streams)
-        for key in [key for key in self._producers if key[0] in streams]:
-            del self._producers[key]
-        for stored in objects:
-            self._markers.pop(stored.marker, None)
+                if stream_id in current:
+                    self._streams[stream_id].recent.append(entry)
+        for (stream_id, producer_id), state in plan.producers.items():
+            if stream_id in current:
+                self._remember_producers(stream_id, {producer_id: state})
+        while self._producer_count > KNOWN_PRODUCERS:
+            self._forget_producers(next(iter(self._producers)))
 
     # -- markers -----------------------------------------------------------------------------
 
@@ -301,6 +379,20 @@ class DomainLog:
                 continue
             stream.head, stream.version = head, result.version
             return head
+
+
+def _usable(objects: Sequence[StoredObject], view: _View) -> list[StoredObject]:
+    """Without the objects that have lost their marker, and those that come after them in a
+    stream: their turn is after them."""
+    usable = []
+    held_back: set[int] = set()
+    for stored in objects:
+        streams = _streams_of([stored])
+        if view.markers[stored.marker] is None or not held_back.isdisjoint(streams):
+            held_back |= streams
+        else:
+            usable.append(stored)
+    return usable
 
 
 def _streams_of(objects: Iterable[StoredObject]) -> set[int]:
