@@ -19,6 +19,7 @@ from wal.segment import Segment
 
 MERGE_GAP_BYTES = 256 * 1024
 MAX_MERGED_BYTES = 16 * 1024 * 1024
+KEEP_APART_FROM_BYTES = 16 * 1024
 
 _U32 = Struct(">I")
 # Of a batch header: length, leader epoch, magic, crc, attributes, last offset delta.
@@ -78,7 +79,7 @@ class Reader:
         return await done
 
     def _issue(self, path: str) -> None:
-        reads = sorted(self._asked.pop(path))
+        reads = sorted(self._asked.pop(path), key=lambda read: (read.start, read.length))
         group: list[_Read] = []
         for read in reads:
             if group and not _joins(group, read):
@@ -126,8 +127,12 @@ def _joins(group: list[_Read], read: _Read) -> bool:
 
 
 def to_segment(raw: memoryview, base_offset: int, end_offset: int, leader_epoch: int) -> Segment:
-    """Closes the gaps that the length prefixes leave, in place, and sets the offsets."""
-    segment = Segment(raw, base_offset)
+    """Checks the batches and sets their offsets, in place.
+
+    Where the first batch is large, the length prefixes stay between the batches; small ones are
+    moved together, so that many of them can be sent as one piece."""
+    together = len(raw) >= _U32.size and _U32.unpack_from(raw)[0] < KEEP_APART_FROM_BYTES
+    segment = Segment(raw, base_offset, gap=0 if together else _U32.size)
     size_of, head_of, adopt = _U32.unpack_from, _HEAD.unpack_from, segment.adopt
     total = len(raw)
     out = _U32.size
@@ -142,7 +147,9 @@ def to_segment(raw: memoryview, base_offset: int, end_offset: int, leader_epoch:
             raise CorruptLog("the header of a batch makes no sense")
         if crc32c(raw[at + _CRC_FROM : at + size]) != crc:
             raise CorruptLog("the CRC of a batch doesn't match")
-        if out != at:
+        if not together:
+            out = at
+        elif out != at:
             raw[out : out + size] = raw[at : at + size]
         adopt(out, out + size, last_delta + 1, leader_epoch)
         out += size
