@@ -78,6 +78,12 @@ class MarkedNames:
             used.settled += 1
             self._remove_if_done(used)
 
+    def fenced(self, name: Name) -> None:
+        """The collector has taken the range for abandoned; it also removes the marker."""
+        used = self._ranges.get(name.marker)
+        if used is not None:
+            used.count = used.taken
+
     async def close(self) -> None:
         """Removes the markers of ranges that have nothing unsettled."""
         if self._next is not None:

@@ -46,6 +46,9 @@ class Names(Protocol):
     def settled(self, name: Name) -> None:
         """The object is part of the log, or was handed to collection, by a commit."""
 
+    def fenced(self, name: Name) -> None:
+        """The object's marker no longer holds: no more names may be taken under it."""
+
 
 class Written(NamedTuple):
     """An object that is durable in the object store and not yet part of the log."""
@@ -116,6 +119,7 @@ class Writer(Generic[R]):
         *,
         now_ms: Callable[[], int],
         observe_flush: Callable[[int, float], None] = lambda size, seconds: None,
+        on_retry: Callable[[], None] = lambda: None,
     ) -> None:
         self._domain = domain
         self._buffer = buffer
@@ -125,6 +129,7 @@ class Writer(Generic[R]):
         self._policy = policy
         self._now_ms = now_ms
         self._observe_flush = observe_flush
+        self._on_retry = on_retry
         self._queue: list[_Object] = []
         self._writing = 0
         self._draining = False
@@ -222,6 +227,7 @@ class Writer(Generic[R]):
             except Unavailable as error:
                 if self._loop.time() + backoff_s >= stored.deadline:
                     raise
+                self._on_retry()
                 log.warning("a PUT failed and is tried again: %s", error)
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
@@ -310,6 +316,7 @@ class Writer(Generic[R]):
             return True
         for stored, written, result in zip(ready, objects, results, strict=True):
             if result is None:
+                self._names.fenced(written.name)
                 self._write_in_background(stored)
                 continue
             self._queue.remove(stored)
