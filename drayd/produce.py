@@ -16,10 +16,12 @@ from drayd.metrics import Metrics
 from drayd.waiters import Waiters
 from metadata import store as metastore
 from metadata.append import (
+    MAX_SEQUENCE,
     Accepted,
     Appended,
     Duplicate,
     Outcome,
+    ProducerKey,
     Refusal,
     Refused,
     StoredBatch,
@@ -28,9 +30,11 @@ from metadata.append import (
 )
 from metadata.streams import DomainLog
 from protocol.errors import ErrorCode
-from wal.buffer import LENGTH_PREFIX, Sealed, Ticket
+from wal.buffer import LENGTH_PREFIX, Batch, Sealed, Ticket
 from wal.objectstore import Unavailable
 from wal.writer import Writer, Written
+
+MAX_LOST = 10_000
 
 
 class PartitionOutcome(NamedTuple):
@@ -75,6 +79,43 @@ class Pending:
                 self.settle(slot, late)
 
 
+class LostBatches:
+    """The first batch that was lost of each idempotent producer, until it comes again.
+
+    Its successors may be on their way already. Where the log knows the producer, their sequence
+    numbers show the gap; where it doesn't, only this does."""
+
+    def __init__(self) -> None:
+        self._first: dict[ProducerKey, tuple[int, int]] = {}
+
+    def add(self, stream_id: int, batch: Batch) -> None:
+        if batch.producer_id < 0:
+            return
+        key = (stream_id, batch.producer_id)
+        known = self._first.pop(key, None)
+        if known is None or not self._after(batch, known):
+            known = (batch.producer_epoch, batch.base_sequence)
+        self._first[key] = known
+        if len(self._first) > MAX_LOST:
+            del self._first[next(iter(self._first))]
+
+    def come_before(self, stream_id: int, batch: Batch) -> bool:
+        first = self._first.get((stream_id, batch.producer_id)) if self._first else None
+        return first is not None and self._after(batch, first)
+
+    def settled(self, stream_id: int, batch: Batch) -> None:
+        """The log knows the producer now."""
+        if self._first:
+            self._first.pop((stream_id, batch.producer_id), None)
+
+    @staticmethod
+    def _after(batch: Batch, first: tuple[int, int]) -> bool:
+        epoch, sequence = first
+        # Sequence numbers wrap: what lies less than half a turn ahead comes after.
+        ahead = (batch.base_sequence - sequence) & MAX_SEQUENCE
+        return batch.producer_epoch == epoch and 0 < ahead <= MAX_SEQUENCE // 2
+
+
 class DomainSink:
     """Implements wal.writer.Sink for one MetaDomain."""
 
@@ -83,11 +124,14 @@ class DomainSink:
         self._cache = cache
         self._waiters = waiters
         self._metrics = metrics
+        self._lost = LostBatches()
 
     async def commit(self, objects: Sequence[Written]) -> Sequence[Appended | None]:
         started = asyncio.get_running_loop().time()
         try:
-            results = await self._domain.append([_stored(written) for written in objects])
+            results = await self._domain.append(
+                [_stored(written, self._lost) for written in objects]
+            )
         except metastore.StoreError as error:
             raise Unavailable(str(error)) from error
         self._metrics.commit_seconds.observe(asyncio.get_running_loop().time() - started)
@@ -105,6 +149,7 @@ class DomainSink:
             for ticket, outcome in zip(tickets, outcomes, strict=True):
                 batch = ticket.batch
                 if isinstance(outcome, Accepted) and batch is not None:
+                    self._lost.settled(stream_id, batch)
                     self._cache.append(
                         stream_id, batch, outcome.base_offset, epoch, sole=written.sole
                     )
@@ -122,8 +167,10 @@ class DomainSink:
         failed = PartitionOutcome(
             ErrorCode.kafka_storage_error, message=f"the records could not be stored: {error}"
         )
-        for tickets in sealed.streams.values():
+        for stream_id, tickets in sealed.streams.items():
             for ticket in tickets:
+                if ticket.batch is not None:
+                    self._lost.add(stream_id, ticket.batch)
                 _owner(ticket).settle(ticket.slot, failed)
 
 
@@ -145,7 +192,7 @@ def _settle(ticket: Ticket, outcome: Outcome) -> None:
     owner.settle(ticket.slot, settled)
 
 
-def _stored(written: Written) -> StoredObject:
+def _stored(written: Written, lost: LostBatches) -> StoredObject:
     chunks = []
     for (stream_id, tickets), placed in zip(
         written.sealed.streams.items(), written.chunks, strict=True
@@ -166,6 +213,7 @@ def _stored(written: Written) -> StoredObject:
                     batch.producer_id,
                     batch.producer_epoch,
                     batch.base_sequence,
+                    lost.come_before(stream_id, batch),
                 )
             )
             position += length

@@ -43,6 +43,8 @@ class StoredBatch(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    follows_lost: bool = False
+    """The broker has lost an earlier batch of this producer on the way, and said so."""
 
 
 class StoredChunk(NamedTuple):
@@ -107,7 +109,8 @@ def last_sequence(base_sequence: int, record_count: int) -> int:
 def check_producer(batch: StoredBatch, state: ProducerState | None) -> Refusal | int | None:
     """None: in order. An int: a duplicate of the batch with that base offset."""
     if state is None:
-        return None
+        # Any sequence may be a producer's first, but not one whose predecessor will come again.
+        return Refusal.OUT_OF_ORDER if batch.follows_lost else None
     if batch.producer_epoch < state.epoch:
         return Refusal.OLD_EPOCH
     if batch.producer_epoch > state.epoch:
