@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from drayd import app, cli
@@ -92,6 +93,11 @@ def after(function: Callable[..., None], burn: Callable[[], None]) -> Callable[.
     return wrapped
 
 
+def replace(module: ModuleType, name: str, value: object) -> None:
+    assert hasattr(module, name)
+    setattr(module, name, value)
+
+
 def main() -> int:
     fuse = Fuse(sys.argv[1], int(sys.argv[2]))
 
@@ -102,11 +108,8 @@ def main() -> int:
         return Objects(app.open_objects(settings, metrics), fuse)
 
     # What `app` puts together is looked up in its module, so this is the one place to step in.
-    for name, value in (
-        ("serve", functools.partial(app.serve, metadata=metadata, objects=objects)),
-        ("DomainSink", sink(fuse)),
-    ):
-        setattr(app, name, value)
+    replace(app, "serve", functools.partial(app.serve, metadata=metadata, objects=objects))
+    replace(app, "DomainSink", sink(fuse))
     local_write.write_parts = after(local_write.write_parts, lambda: fuse.burn("writing"))
     # Opening the store links a file as well, to see whether it can: that is no object.
     link = os.link
@@ -116,7 +119,7 @@ def main() -> int:
         if str(target).endswith(".wo"):
             fuse.burn("named")
 
-    os.link = linking
+    replace(os, "link", linking)
     return cli.main(sys.argv[3:])
 
 

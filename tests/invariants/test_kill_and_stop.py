@@ -34,9 +34,7 @@ async def test_killed_again_and_again(tmp_path: Path) -> None:
                     if ledger.producer_id >= 0:
                         await ledger.send_again(client)
             enough = sum(len(each.acknowledged) for each in ledgers) + chance.randrange(20, 400)
-            loads = [
-                asyncio.create_task(load(process.address, each, window=5)) for each in ledgers
-            ]
+            loads = [asyncio.create_task(load(process.address, each, window=5)) for each in ledgers]
             while sum(len(each.acknowledged) for each in ledgers) < enough:
                 await asyncio.sleep(0.001)
             process.signal(signal.SIGKILL)
