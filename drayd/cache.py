@@ -146,10 +146,10 @@ class Cache:
             if segment is None:
                 break
             part = segment.take(offset, max_bytes - size)
-            if buffers and size + len(part.data) > max_bytes:
+            if buffers and size + part.size > max_bytes:
                 break
-            buffers.append(part.data)
-            size += len(part.data)
+            buffers += part.buffers
+            size += part.size
             offset = part.next_offset
         return Found(buffers, size, offset)
 

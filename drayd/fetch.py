@@ -111,7 +111,7 @@ class Fetcher:
         for segment in segments:
             if segment.start_offset <= wanted.offset < segment.end_offset:
                 part = segment.take(wanted.offset, max_bytes)
-                return Found([part.data], len(part.data), part.next_offset)
+                return Found(part.buffers, part.size, part.next_offset)
         raise CorruptLog(f"the index has no entry for offset {wanted.offset}")
 
     def _read_ahead(self, wanted: Wanted, offset: int) -> None:

@@ -1,8 +1,8 @@
 """Whole record batches of one stream in one piece of memory, ready to be sent.
 
-Base offsets and leader epochs are already in the batches' headers. Batches that are small are
-copied side by side into slabs, so that a reader of a million tiny batches takes one slice; a
-large batch stays where it was received.
+Base offsets and leader epochs are already in the batches' headers. Small batches lie side by side,
+so that a reader of a million tiny batches takes one slice; large ones stay where they were
+received or read, with whatever was between them left out of what is taken.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from protocol.batch import patch
 
 
 class Slice(NamedTuple):
-    data: memoryview
+    buffers: list[memoryview]
+    size: int
     next_offset: int
-    """The offset after the last batch in `data`."""
+    """The offset after the last batch in `buffers`."""
 
 
 class Segment:
     """Offsets [start_offset, end_offset). Only the last segment of a stream grows."""
 
-    __slots__ = ("_bases", "_buffer", "_positions", "_view", "end_offset", "start_offset", "used")
+    __slots__ = ("_bases", "_gap", "_positions", "_view", "end_offset", "start_offset", "used")
 
-    def __init__(self, buffer: bytearray | memoryview, start_offset: int) -> None:
-        self._buffer = buffer
+    def __init__(self, buffer: bytearray | memoryview, start_offset: int, *, gap: int = 0) -> None:
+        """`gap`: bytes between one batch and the next that don't belong to either."""
         self._view = memoryview(buffer)
+        self._gap = gap
         self._bases = array("q")
         self._positions = array("q")
         self.used = 0
@@ -60,11 +62,20 @@ class Segment:
         """Batches from the one that holds `offset`, at most `max_bytes` but at least one."""
         first = bisect_right(self._bases, offset) - 1
         start = self._positions[first]
-        if self.used - start <= max_bytes:
-            return Slice(self._view[start : self.used], self.end_offset)
-        last = bisect_right(self._positions, start + max_bytes) - 1
-        if last <= first:
-            last = first + 1
-            if last == len(self._positions):
-                return Slice(self._view[start : self.used], self.end_offset)
-        return Slice(self._view[start : self._positions[last]], self._bases[last])
+        last = len(self._positions)
+        if self.used - start > max_bytes:
+            last = max(bisect_right(self._positions, start + max_bytes) - 1, first + 1)
+        return self._slice(first, last)
+
+    def _slice(self, first: int, last: int) -> Slice:
+        """The batches numbered first … last - 1."""
+        at_end = last == len(self._positions)
+        next_offset = self.end_offset if at_end else self._bases[last]
+        end = self.used if at_end else self._positions[last] - self._gap
+        view, positions, gap = self._view, self._positions, self._gap
+        if not gap:
+            data = view[positions[first] : end]
+            return Slice([data], len(data), next_offset)
+        buffers = [view[positions[i] : positions[i + 1] - gap] for i in range(first, last - 1)]
+        buffers.append(view[positions[last - 1] : end])
+        return Slice(buffers, sum(map(len, buffers)), next_offset)
