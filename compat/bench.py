@@ -6,6 +6,7 @@ says which figures come from another run.
 """
 
 import argparse
+import os
 import statistics
 import sys
 import time
@@ -18,6 +19,10 @@ from compat.servers import ServerFailed
 from compat.wire import WireError
 
 
+# Beyond this load for each core, something else is running.
+BUSY = 0.4
+
+
 def main() -> int:
     """Measure, write, and say which goals are missed."""
     options = _options()
@@ -28,6 +33,9 @@ def main() -> int:
     run = report.now()
     failures: list[str] = []
     disk: list[float] = []
+    load = os.getloadavg()[0]
+    if not options.report and load > BUSY * (os.cpu_count() or 1):
+        print(f"this machine is busy (load {load:.1f}): the figures will be too low", flush=True)
     if not options.report:
         try:
             toolchain.kcat()
@@ -62,13 +70,14 @@ def _measure(
 ) -> list[str]:
     print(f"{server}: {group} … ", end="", flush=True)
     began = time.perf_counter()
+    load_before = os.getloadavg()[0]
     with servers.scratch(f"bench-{server}-{group}-") as folder:
         try:
             found = measures.GROUPS[group](measures.factory(server, folder), scale)
         except (LoadFailed, ServerFailed, WireError, OSError) as error:
             print("failed")
             return [f"{server}, {group}: {error}"]
-    report.add(stored, server, group, run=run, quick=quick, measures=found)
+    report.add(stored, server, group, run=run, quick=quick, load_before=load_before, measures=found)
     report.save(stored)
     print(f"{time.perf_counter() - began:.0f} s")
     for name, values in found.items():

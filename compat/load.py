@@ -45,6 +45,7 @@ class Latency(NamedTuple):
     p50_ms: float
     p99_ms: float
     average_ms: float
+    records_per_s: float
 
 
 def produce(
@@ -82,13 +83,14 @@ def produce_idempotent(server: Server, topic: str, *, max_bytes: float, size: in
             toolchain.TOOLS + "ProducerPerformance",
             *("--bootstrap-server", server.bootstrap, "--topic", topic),
             *("--num-records", str(int(max_bytes) // size), "--record-size", str(size)),
+            *("--warmup-records", str(int(max_bytes) // size // 3)),
             *("--throughput", "-1", "--command-property", "acks=all", "linger.ms=5"),
             *("batch.size=1000000", "buffer.memory=200000000", "max.request.size=4000000"),
         )
     )
-    found = _find(r"(\d+) records sent, ([\d.]+) records/sec .*50th", output)
-    records = int(found[1])
-    return Moved(records, records * size, records / float(found[2]), 0.0)
+    found = _steady_state(output)
+    records, records_per_s = int(found[1]), float(found[2])
+    return Moved(records, records * size, records / records_per_s, 0.0)
 
 
 def consume(server: Server, topic: str, *, records: int, size: int = 1000) -> Moved:
@@ -118,7 +120,9 @@ def end_to_end(server: Server, topic: str, *, records: int, size: int = 1000) ->
     )
     percentiles = _find(r"50th = (\d+), 99th = (\d+)", output)
     average = _find(r"Avg latency: ([\d.]+) ms", output)
-    return Latency(float(percentiles[1]), float(percentiles[2]), float(average[1]))
+    return Latency(
+        float(percentiles[1]), float(percentiles[2]), float(average[1]), 1e3 / float(average[1])
+    )
 
 
 def ack_latency(
@@ -142,10 +146,9 @@ def ack_latency(
             *("--command-property", "acks=all", "linger.ms=0"),
         )
     )
-    # The last line is the steady state, after the warm-up.
-    line = [each for each in output.splitlines() if "50th" in each][-1]
-    found = _find(r"([\d.]+) ms avg latency.*?(\d+) ms 50th.*?(\d+) ms 99th", line)
-    return Latency(float(found[2]), float(found[3]), float(found[1]))
+    found = _steady_state(output)
+    # A server that can't keep up shows first in the rate, then in seconds of latency.
+    return Latency(float(found[4]), float(found[5]), float(found[3]), float(found[2]))
 
 
 def run(command: Sequence[str], forgive: str | None = None) -> str:
@@ -167,6 +170,15 @@ def run(command: Sequence[str], forgive: str | None = None) -> str:
         said = (done.stdout + done.stderr).strip()[-2000:]
         raise LoadFailed(f"{' '.join(command[:3])} … ended with {done.returncode}: {said}")
     return done.stdout
+
+
+def _steady_state(output: str) -> re.Match[str]:
+    """ProducerPerformance after its warm-up: records, rate, average, p50, p99."""
+    return _find(
+        r"(\d+) steady state records sent, ([\d.]+) records/sec.*?"
+        r"([\d.]+) ms avg latency.*?(\d+) ms 50th.*?(\d+) ms 99th",
+        output,
+    )
 
 
 def _find(pattern: str, text: str) -> re.Match[str]:

@@ -19,7 +19,7 @@ TITLES = {DRAY: "Dray", SYNCED: "Kafka synced", DEFAULT: "Kafka default"}
 COLOURS = {DRAY: "#c2410c", SYNCED: "#475569", DEFAULT: "#cbd5e1"}
 
 # What results.json holds: {"machine": …, "disk_mb_per_s": [...], "servers": {name:
-# {"groups": {group: {"run": …, "at": …, "quick": …, "measures": {…}}}}}}
+# {"groups": {group: {"run": …, "at": …, "quick": …, "load_before": …, "measures": {…}}}}}}
 Stored = dict[str, Any]
 
 
@@ -45,7 +45,13 @@ def add(
 ) -> None:
     """Put a group's measures in the place of older ones."""
     groups = stored["servers"].setdefault(server, {"groups": {}})["groups"]
-    groups[group] = {"run": run, "at": now(), "quick": quick, "measures": measures}
+    groups[group] = {
+        "run": run,
+        "at": now(),
+        "quick": quick,
+        "load_before": load_before,
+        "measures": measures,
+    }
 
 
 def results(stored: Stored) -> Results:
