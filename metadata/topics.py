@@ -9,6 +9,7 @@ starts next can resume.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -17,7 +18,16 @@ import msgspec
 
 from metadata import keys
 from metadata.cluster import Numbers
-from metadata.store import Check, CommitUnknown, Conflict, Delete, Gap, MetadataStore, Put
+from metadata.store import (
+    Check,
+    CommitUnknown,
+    Conflict,
+    Delete,
+    Gap,
+    MetadataStore,
+    Put,
+    Watch,
+)
 from metadata.streams import DomainLog, StreamMissing
 from metadata.values import (
     Garbage,
@@ -34,6 +44,7 @@ from metadata.values import (
 
 PIECE = 32
 """Keys per transaction of a large change: small enough not to starve in a busy domain."""
+REMEMBERED_DELETIONS = 1000
 
 
 class TopicExists(Exception):
@@ -71,6 +82,9 @@ class Topics:
         self._stream_ids = Numbers(store, "stream-id", block=1000)
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
+        self._deleted: deque[UUID] = deque(maxlen=REMEMBERED_DELETIONS)
+        """The last ones: an answer that was read before a deletion may arrive after it."""
+        self._watch: Watch | None = None
 
     # -- looking up --------------------------------------------------------------------------
 
@@ -101,7 +115,7 @@ class Topics:
         if found is None:
             return None
         topic = decode(Topic, found.value)
-        if topic.state != Lifecycle.ACTIVE:
+        if topic.state != Lifecycle.ACTIVE or topic_id in self._deleted:
             return None
         self._add(topic)
         return topic
@@ -111,6 +125,7 @@ class Topics:
         self._by_id[topic.topic_id] = topic
 
     def _remove(self, topic_id: UUID) -> None:
+        self._deleted.append(topic_id)
         topic = self._by_id.pop(topic_id, None)
         if topic is None:
             return
@@ -120,24 +135,29 @@ class Topics:
 
     async def load(self) -> list[Topic]:
         """Reads every topic; returns those whose deletion somebody has to finish."""
-        self._by_name.clear()
-        self._by_id.clear()
-        deleting = []
+        if self._watch is None:
+            # Before the first read, so that nothing is missed until `follow` runs.
+            self._watch = self._store.watch(keys.TOPIC_IDS)
+        active: list[Topic] = []
+        deleting: list[Topic] = []
         async for item in self._store.scan(
             keys.TOPIC_IDS, keys.end_of(keys.TOPIC_IDS), scope=keys.TOPICS_SCOPE
         ):
             topic = decode(Topic, item.value)
-            if topic.state == Lifecycle.ACTIVE:
+            (active if topic.state == Lifecycle.ACTIVE else deleting).append(topic)
+        # Only now, so that nobody sees half of the topics; what happened since is in the watch.
+        self._by_name.clear()
+        self._by_id.clear()
+        for topic in active:
+            if topic.topic_id not in self._deleted:
                 self._add(topic)
-            else:
-                deleting.append(topic)
         return deleting
 
     async def follow(self) -> None:
-        """Keeps the registry current with what others do; runs until cancelled."""
-        watch = self._store.watch(keys.TOPIC_IDS)
+        """Keeps the registry current with what others do; runs until cancelled. `load` first."""
+        assert self._watch is not None
         try:
-            async for change in watch:
+            async for change in self._watch:
                 if isinstance(change, Gap):
                     await self.load()
                     continue
@@ -151,7 +171,7 @@ class Topics:
                     # New to us, or deleted by us since: the store knows.
                     await self._read_id(topic_id)
         finally:
-            await watch.close()
+            await self._watch.close()
 
     # -- creating ----------------------------------------------------------------------------
 
@@ -214,9 +234,12 @@ class Topics:
 
     async def _mark(self, topic_id: UUID) -> Topic:
         id_key = keys.topic_id(topic_id)
+        unknown = False
         while True:
             found = await self._store.get(id_key, scope=keys.TOPICS_SCOPE)
             topic = None if found is None else decode(Topic, found.value)
+            if topic is not None and topic.state == Lifecycle.DELETING and unknown:
+                return topic
             if found is None or topic is None or topic.state != Lifecycle.ACTIVE:
                 raise TopicMissing(str(topic_id))
             marked = msgspec.structs.replace(topic, state=Lifecycle.DELETING)
@@ -227,6 +250,9 @@ class Topics:
                     [Put(id_key, encode(marked)), Delete(keys.topic_name(topic.name))],
                 )
             except Conflict:
+                continue
+            except CommitUnknown:
+                unknown = True
                 continue
             return marked
 
