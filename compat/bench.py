@@ -18,7 +18,6 @@ from compat.load import LoadFailed
 from compat.servers import ServerFailed
 from compat.wire import WireError
 
-
 # Beyond this load for each core, something else is running.
 BUSY = 0.4
 

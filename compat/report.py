@@ -41,7 +41,14 @@ def save(stored: Stored) -> None:
 
 
 def add(
-    stored: Stored, server: str, group: str, *, run: str, quick: bool, measures: object
+    stored: Stored,
+    server: str,
+    group: str,
+    *,
+    run: str,
+    quick: bool,
+    load_before: float,
+    measures: object,
 ) -> None:
     """Put a group's measures in the place of older ones."""
     groups = stored["servers"].setdefault(server, {"groups": {}})["groups"]
@@ -138,7 +145,8 @@ def plot(stored: Stored, path: Path) -> None:
     if found.disk_mb_per_s:
         label = "disk, 8 MiB synced"
         axes.flat[0].axhline(found.disk_mb_per_s, color="#0f172a", linestyle=":", label=label)
-    axes.flat[0].legend(frameon=False)
+    axes.flat[3].set_yscale("log")  # from one millisecond to queues of seconds
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=4)
     FOLDER.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
