@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from wal.buffer import Batch
-from wal.segment import Segment
+from wal.segment import Loose, Segment, Slab
 
 KEEP_FROM_BYTES = 32 * 1024
 FIRST_SLAB_BYTES = 4 * 1024
@@ -20,7 +20,7 @@ LAST_SLAB_BYTES = 256 * 1024
 
 
 class Found(NamedTuple):
-    buffers: list[memoryview]
+    buffers: list[memoryview | bytes]
     size: int
     next_offset: int
 
@@ -106,23 +106,21 @@ class Cache:
         if size > self._hot.max_bytes:
             return
         # A slice must not keep a frame alive that is much larger than itself.
-        if size >= KEEP_FROM_BYTES and sole and batch.owned_bytes <= 2 * size:
-            segment = Segment(batch.data, base_offset)
-            segment.adopt(0, size, batch.record_count, leader_epoch)
-            self._hot.insert(stream_id, segment, batch.owned_bytes)
+        if size >= KEEP_FROM_BYTES and batch.owned_bytes <= 2 * size:
+            loose = Loose(base_offset)
+            loose.adopt(batch.data, batch.record_count, leader_epoch)
+            self._hot.insert(stream_id, loose, batch.owned_bytes)
             return
         tail = self._hot.tail(stream_id)
-        follows = tail is not None and tail.end_offset == base_offset
-        if (
-            tail is None
-            or not follows
-            or not tail.add(batch.data, batch.record_count, leader_epoch)
-        ):
-            grown = FIRST_SLAB_BYTES if tail is None or not follows else 2 * tail.capacity
-            slab_bytes = max(size, min(grown, LAST_SLAB_BYTES))
-            segment = Segment(bytearray(slab_bytes), base_offset)
-            segment.add(batch.data, batch.record_count, leader_epoch)
-            self._hot.insert(stream_id, segment, slab_bytes)
+        grown = FIRST_SLAB_BYTES
+        if isinstance(tail, Slab) and tail.end_offset == base_offset:
+            if tail.add(batch.data, batch.record_count, leader_epoch):
+                return
+            grown = min(2 * tail.capacity, LAST_SLAB_BYTES)
+        slab_bytes = max(size, grown)
+        slab = Slab(bytearray(slab_bytes), base_offset)
+        slab.add(batch.data, batch.record_count, leader_epoch)
+        self._hot.insert(stream_id, slab, slab_bytes)
 
     def insert(self, stream_id: int, segment: Segment) -> None:
         """Takes in what was read back from an object."""
@@ -139,7 +137,7 @@ class Cache:
     def read(self, stream_id: int, offset: int, max_bytes: int) -> Found:
         """Batches from `offset` on, as far as they are here: at most `max_bytes`, but the
         first one in any case."""
-        buffers: list[memoryview] = []
+        buffers: list[memoryview | bytes] = []
         size = 0
         while size < max_bytes or not buffers:
             segment = self.find(stream_id, offset)

@@ -92,7 +92,7 @@ async def _batches(
 ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
     while offset < end_offset:
         found = await broker.fetcher.read(Wanted(ref, offset, end_offset, READ_BYTES), READ_BYTES)
-        for buffer in found.buffers:
-            for at, header in iter_batches(buffer):
-                yield header, buffer[at : at + header.size]
+        whole = memoryview(b"".join(found.buffers))
+        for at, header in iter_batches(whole):
+            yield header, whole[at : at + header.size]
         offset = found.next_offset

@@ -8,6 +8,7 @@ against its own CRC before it leaves, so a damaged object is an error here and n
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from crc32c import crc32c
 
 from protocol.batch import HEADER_SIZE
 from wal.objectstore import ObjectStore, ObjectStoreError
-from wal.segment import Segment
+from wal.segment import Loose, Segment, Slab
 
 MERGE_GAP_BYTES = 256 * 1024
 MAX_MERGED_BYTES = 16 * 1024 * 1024
@@ -105,12 +106,12 @@ class Reader:
             if isinstance(error, asyncio.CancelledError):
                 raise
             return
-        shared = len(group) > 1 or data.readonly
+        # Small batches are moved together in place: two askers must not have the same bytes.
+        shared = len(group) > 1
         for read in group:
             if not read.done.done():
                 part = data[read.start - start : read.start - start + read.length]
-                # A segment changes its bytes: two readers must not have the same ones.
-                read.done.set_result(memoryview(bytearray(part)) if shared else part)
+                read.done.set_result(part.toreadonly() if shared else part)
 
     async def close(self) -> None:
         for task in self._running:
@@ -127,15 +128,33 @@ def _joins(group: list[_Read], read: _Read) -> bool:
 
 
 def to_segment(raw: memoryview, base_offset: int, end_offset: int, leader_epoch: int) -> Segment:
-    """Checks the batches and sets their offsets, in place.
+    """Checks the batches and sets their offsets. Large ones stay where they are; small ones are
+    moved together, in place if `raw` can be written to."""
+    segment: Segment
+    if len(raw) >= _U32.size and _U32.unpack_from(raw)[0] >= KEEP_APART_FROM_BYTES:
+        segment = loose = Loose(base_offset)
+        for at, end, records in _batches(raw):
+            loose.adopt(raw[at:end], records, leader_epoch)
+    else:
+        if raw.readonly:
+            raw = memoryview(bytearray(raw))
+        segment = slab = Slab(raw, base_offset)
+        out = 0
+        for at, end, records in _batches(raw):
+            size = end - at
+            raw[out : out + size] = raw[at:end]
+            slab.adopt(out, out + size, records, leader_epoch)
+            out += size
+    if segment.end_offset != end_offset:
+        raise CorruptLog(f"the batches end at {segment.end_offset}, not at {end_offset}")
+    return segment
 
-    Where the first batch is large, the length prefixes stay between the batches; small ones are
-    moved together, so that many of them can be sent as one piece."""
-    together = len(raw) >= _U32.size and _U32.unpack_from(raw)[0] < KEEP_APART_FROM_BYTES
-    segment = Segment(raw, base_offset, gap=0 if together else _U32.size)
-    size_of, head_of, adopt = _U32.unpack_from, _HEAD.unpack_from, segment.adopt
+
+def _batches(raw: memoryview) -> Iterator[tuple[int, int, int]]:
+    """Where each batch begins and ends, and its records. What is behind the end of the batch at
+    hand isn't looked at before the next one is asked for."""
+    size_of, head_of = _U32.unpack_from, _HEAD.unpack_from
     total = len(raw)
-    out = _U32.size
     at = 0
     while at < total:
         if at + _U32.size + HEADER_SIZE > total:
@@ -147,13 +166,5 @@ def to_segment(raw: memoryview, base_offset: int, end_offset: int, leader_epoch:
             raise CorruptLog("the header of a batch makes no sense")
         if crc32c(raw[at + _CRC_FROM : at + size]) != crc:
             raise CorruptLog("the CRC of a batch doesn't match")
-        if not together:
-            out = at
-        elif out != at:
-            raw[out : out + size] = raw[at : at + size]
-        adopt(out, out + size, last_delta + 1, leader_epoch)
-        out += size
+        yield at, at + size, last_delta + 1
         at += size
-    if segment.end_offset != end_offset:
-        raise CorruptLog(f"the batches end at {segment.end_offset}, not at {end_offset}")
-    return segment
