@@ -52,6 +52,10 @@ def new_topic_id(now_ms: int) -> UUID:
     return UUID(bytes=now_ms.to_bytes(6, "big") + os.urandom(10))
 
 
+def _cannot_look(error: StoreError) -> KafkaError:
+    return KafkaError(ErrorCode.kafka_storage_error, f"the topic could not be looked up: {error}")
+
+
 class TopicService:
     def __init__(
         self,
@@ -78,10 +82,17 @@ class TopicService:
         return self._registry.by_name(name) if name is not None else None
 
     async def find(self, name: str) -> Topic | None:
-        return await self._registry.find(name)
+        """KafkaError(KAFKA_STORAGE_ERROR), which clients retry, if nobody can say."""
+        try:
+            return await self._registry.find(name)
+        except StoreError as error:
+            raise _cannot_look(error) from error
 
     async def find_id(self, topic_id: UUID) -> Topic | None:
-        return await self._registry.find_id(topic_id)
+        try:
+            return await self._registry.find_id(topic_id)
+        except StoreError as error:
+            raise _cannot_look(error) from error
 
     def all(self) -> list[Topic]:
         return self._registry.all()

@@ -16,7 +16,7 @@ from drayd.produce import DomainWriter, PartitionOutcome, Pending
 from drayd.topic_config import TopicLimits
 from metadata.values import Topic
 from protocol.batch import HEADER_SIZE, InvalidBatch, RecordError, parse_header, validate_produce
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import has_field, make, nested
 from wal.buffer import Batch, Ticket
 
@@ -59,13 +59,16 @@ async def handle(call: Call) -> Result:
 
 async def _topic(call: Call, data: Any) -> tuple[Topic | None, ErrorCode]:
     topics = call.broker.topics
-    if call.version >= _BY_ID_FROM_VERSION:
-        topic = topics.cached(None, data.topic_id)
-        if topic is None and data.topic_id is not None:
-            topic = await topics.find_id(data.topic_id)
-        return topic, ErrorCode.unknown_topic_id
-    topic = topics.cached(data.name, None) or await topics.find(data.name)
-    return topic, ErrorCode.unknown_topic_or_partition
+    try:
+        if call.version >= _BY_ID_FROM_VERSION:
+            topic = topics.cached(None, data.topic_id)
+            if topic is None and data.topic_id is not None:
+                topic = await topics.find_id(data.topic_id)
+            return topic, ErrorCode.unknown_topic_id
+        topic = topics.cached(data.name, None) or await topics.find(data.name)
+        return topic, ErrorCode.unknown_topic_or_partition
+    except KafkaError as error:
+        return None, error.code
 
 
 def _refused_as_a_whole(request: Any) -> PartitionOutcome | None:

@@ -19,7 +19,7 @@ from drayd.waiters import Wait
 from metadata.store import StoreError
 from metadata.streams import StreamMissing
 from metadata.values import Lifecycle, StreamHead, StreamRef
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import make, nested
 from protocol.writer import Payload
 from wal.objectstore import ObjectStoreError
@@ -100,10 +100,13 @@ async def _place(call: Call, key: PartitionKey, position: Position) -> _Place:
     broker = call.broker
     topic = broker.topics.cached(key.topic, key.topic_id)
     if topic is None:
-        if key.topic is not None:
-            topic = await broker.topics.find(key.topic)
-        elif key.topic_id is not None:
-            topic = await broker.topics.find_id(key.topic_id)
+        try:
+            if key.topic is not None:
+                topic = await broker.topics.find(key.topic)
+            elif key.topic_id is not None:
+                topic = await broker.topics.find_id(key.topic_id)
+        except KafkaError as error:
+            return _Missing(error.code)
     if topic is None:
         by_name = key.topic is not None
         return _Missing(

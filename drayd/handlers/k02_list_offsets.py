@@ -72,12 +72,12 @@ def _duplicates(call: Call) -> set[tuple[str, int]]:
 
 
 async def _one(call: Call, name: str, partition: Any) -> _Answer:
-    topic = await call.broker.topics.find(name)
     index = partition.partition_index
-    if topic is None or not 0 <= index < len(topic.partitions):
-        return _Answer(ErrorCode.unknown_topic_or_partition)
-    ref = topic.partitions[index]
     try:
+        topic = await call.broker.topics.find(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return _Answer(ErrorCode.unknown_topic_or_partition)
+        ref = topic.partitions[index]
         # Read, not remembered: another broker's acknowledged writes count.
         stream = await call.broker.domain(ref).refresh(ref.stream_id)
         if stream.head.state != Lifecycle.ACTIVE:

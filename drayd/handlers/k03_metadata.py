@@ -16,6 +16,11 @@ NAME = "Metadata"
 VERSIONS = range(14)
 
 _FLAG_FROM_VERSION = 4
+# What every client takes for "ask again".
+_CODES = {
+    ErrorCode.kafka_storage_error: ErrorCode.leader_not_available,
+    ErrorCode.request_timed_out: ErrorCode.leader_not_available,
+}
 
 
 async def handle(call: Call) -> Result:
@@ -52,23 +57,23 @@ async def _one(call: Call, item: Any) -> Any:
     topics = call.broker.topics
     topic_id: UUID | None = getattr(item, "topic_id", None)
     name: str | None = item.name
-    if topic_id is not None and name is None:
-        topic = await topics.find_id(topic_id)
-        if topic is None:
-            return _missing(call, ErrorCode.unknown_topic_id, None, topic_id)
-        return _found(call, topic)
-    if name is None:
-        return _missing(call, ErrorCode.unknown_topic_id, None, None)
-    topic = await topics.find(name)
-    if topic is not None:
-        return _found(call, topic)
     try:
+        if topic_id is not None and name is None:
+            topic = await topics.find_id(topic_id)
+            if topic is None:
+                return _missing(call, ErrorCode.unknown_topic_id, None, topic_id)
+            return _found(call, topic)
+        if name is None:
+            return _missing(call, ErrorCode.unknown_topic_id, None, None)
+        topic = await topics.find(name)
+        if topic is not None:
+            return _found(call, topic)
         check_name(name)
         if not _may_create(call):
             return _missing(call, ErrorCode.unknown_topic_or_partition, name, None)
         return _found(call, await topics.auto_create(name))
     except KafkaError as error:
-        return _missing(call, error.code, name, None)
+        return _missing(call, _CODES.get(error.code, error.code), name, topic_id)
 
 
 def _may_create(call: Call) -> bool:
