@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +13,36 @@ from drayd.config import Settings
 from drayd.kinds import HostPort
 from drayd.metrics import Metrics
 from metadata.faults import FaultyStore
-from metadata.store import MetadataStore
+from metadata.store import Check, CommitResult, Delete, MetadataStore, Put, Unavailable
 from tests.wire.client import Address, Client
 from wal.faulty import Faulty
 from wal.objectstore import ObjectStore
 
 
+class FaultyMetadata(FaultyStore):
+    """Also has outages: while `down`, nothing can be read or written."""
+
+    down = False
+
+    def _before_read(self) -> None:
+        self._answer()
+        super()._before_read()
+
+    async def commit(
+        self, scope: str, checks: Sequence[Check], writes: Sequence[Put | Delete]
+    ) -> CommitResult:
+        self._answer()
+        return await super().commit(scope, checks, writes)
+
+    def _answer(self) -> None:
+        if self.down:
+            raise Unavailable("the store is down")
+
+
 @dataclass
 class LocalBroker:
     running: Running
-    metadata: FaultyStore
+    metadata: FaultyMetadata
     objects: Faulty
 
     @property
@@ -38,7 +58,7 @@ async def local_broker(data_dir: Path, **settings: Any) -> AsyncIterator[LocalBr
     stores: list[Any] = []
 
     async def metadata(settings: Settings, metrics: Metrics) -> MetadataStore:
-        store = FaultyStore(await open_metadata(settings, metrics))
+        store = FaultyMetadata(await open_metadata(settings, metrics))
         stores.append(store)
         return store
 
