@@ -36,7 +36,7 @@ class Scale:
     """How much of everything; ``quick`` trades steadiness for time."""
 
     produce_bytes: float = 1e9
-    produce_s: float = 8.0
+    produce_s: float = 6.0
     repeats: int = 3
     delay_s: float = 8.0
     idempotent_bytes: float = 4e8
@@ -44,7 +44,7 @@ class Scale:
     hot_rounds: int = 8
     disk_bytes: float = 3e9
     singles: int = 1_000_000
-    singles_s: float = 240.0
+    singles_s: float = 150.0
     latency_s: float = 15.0
     latency_warm_up_s: float = 10.0
     end_to_end_records: int = 5_000
