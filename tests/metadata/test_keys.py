@@ -1,0 +1,86 @@
+"""Keys: their order, their scopes, and that no two mean the same."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metadata import keys
+
+U64 = st.integers(0, 2**64 - 1)
+OFFSETS = st.integers(0, 2**63 - 1)
+DOMAINS = st.integers(0, 99_999)
+
+
+@given(OFFSETS, OFFSETS)
+def test_the_order_of_entries_is_the_order_of_offsets(one: int, other: int) -> None:
+    first, second = keys.index_entry(3, 5, one), keys.index_entry(3, 5, other)
+    assert (first < second) == (one < other)
+    assert keys.index(3, 5) < first < keys.end_of(keys.index(3, 5))
+
+
+@given(U64, U64)
+def test_the_order_of_streams_is_the_order_of_their_ids(one: int, other: int) -> None:
+    assert (keys.stream_head(0, one) < keys.stream_head(0, other)) == (one < other)
+    assert not keys.stream_head(0, one).startswith(keys.stream(0, other)) or one == other
+
+
+@given(DOMAINS, U64, OFFSETS, st.uuids())
+def test_every_key_of_a_domain_is_in_its_scope(
+    domain: int, stream_id: int, number: int, wal_id: UUID
+) -> None:
+    built = [
+        keys.stream_head(domain, stream_id),
+        keys.index_entry(domain, stream_id, number),
+        keys.producer(domain, stream_id, number),
+        keys.marker(domain, wal_id.hex),
+        keys.wal_object(domain, wal_id),
+        keys.garbage_object(domain, wal_id),
+    ]
+    assert len(set(built)) == len(built)
+    assert {keys.scope_of(key) for key in built} == {keys.domain_scope(domain)}
+    assert all(key.startswith(keys.domain(domain)) for key in built)
+
+
+@pytest.mark.parametrize(
+    ("key", "scope"),
+    [
+        (keys.CLUSTER_ID, keys.CLUSTER_SCOPE),
+        (keys.counter("stream-id"), keys.CLUSTER_SCOPE),
+        (keys.broker(7), keys.CLUSTER_SCOPE),
+        (keys.topic_name("a.b-c_d"), keys.TOPICS_SCOPE),
+        (keys.topic_id(UUID(int=1)), keys.TOPICS_SCOPE),
+    ],
+)
+def test_keys_outside_of_domains_have_a_home(key: str, scope: str) -> None:
+    assert keys.scope_of(key) == scope
+
+
+@pytest.mark.parametrize("key", ["", "/", "/dray/v1", "/dray/v1/other/x", "/dray/v1/domains/x/y"])
+def test_a_key_that_nothing_builds_has_no_scope(key: str) -> None:
+    with pytest.raises(ValueError):
+        keys.scope_of(key)
+
+
+@given(st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True))
+def test_every_topic_name_lies_in_the_range_of_names(name: str) -> None:
+    key = keys.topic_name(name)
+    assert keys.TOPIC_NAMES <= key < keys.end_of(keys.TOPIC_NAMES)
+    assert key.count("/") == keys.end_of(keys.TOPIC_NAMES).count("/")
+
+
+def test_the_range_of_a_prefix_ends_with_it() -> None:
+    assert keys.end_of("/a/") > "/a/zzz"
+    assert keys.end_of("/a/") < "/b/"
+    with pytest.raises(ValueError):
+        keys.end_of("/a")
+
+
+@given(st.uuids(), U64)
+def test_what_a_key_names_can_be_read_from_it(wal_id: UUID, producer_id: int) -> None:
+    assert keys.wal_id_of(keys.wal_object(1, wal_id)) == wal_id
+    assert keys.wal_id_of(keys.garbage_object(1, wal_id)) == wal_id
+    assert keys.producer_id_of(keys.producer(1, 2, producer_id)) == producer_id
