@@ -67,7 +67,8 @@ class FrameMemory:
             self._recycle(arena)
 
     def _recycle(self, arena: _Arena) -> None:
-        if not arena.live:
+        # Used already 0: another thread was faster, and it must not be free twice.
+        if not arena.live and arena.used:
             arena.used = 0
             if len(self._free) < MAX_FREE:
                 self._free.append(arena)
