@@ -70,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._reading = True
+        self._stopped = False
         self._closing = False
         self.client_id: str | None = None
         self.peer = ""
@@ -198,6 +199,7 @@ class Connection(asyncio.BufferedProtocol):
     def _continue_reading(self) -> None:
         if (
             not self._reading
+            and not self._stopped
             and not self._wanted
             and not self._closing
             and len(self._frames) < MAX_QUEUED_FRAMES
@@ -288,6 +290,8 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._frames or self._slots or self._unanswered)
 
     def stop_reading(self) -> None:
+        """For good: what was received is still handled."""
+        self._stopped = True
         self._pause_reading()
 
     def close(self, reason: str) -> None:
