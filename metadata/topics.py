@@ -9,6 +9,7 @@ starts next can resume.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import msgspec
 from metadata import keys
 from metadata.cluster import Numbers
 from metadata.store import (
+    Change,
     Check,
     CommitUnknown,
     Conflict,
@@ -26,6 +28,7 @@ from metadata.store import (
     Gap,
     MetadataStore,
     Put,
+    StoreError,
     Watch,
 )
 from metadata.streams import DomainLog, StreamMissing
@@ -45,6 +48,7 @@ from metadata.values import (
 PIECE = 32
 """Keys per transaction of a large change: small enough not to starve in a busy domain."""
 REMEMBERED_DELETIONS = 1000
+FOLLOW_RETRY_S = 0.2
 
 
 class TopicExists(Exception):
@@ -158,20 +162,29 @@ class Topics:
         assert self._watch is not None
         try:
             async for change in self._watch:
-                if isinstance(change, Gap):
-                    await self.load()
-                    continue
-                topic_id = UUID(hex=change.key.removeprefix(keys.TOPIC_IDS))
-                topic = None if change.value is None else decode(Topic, change.value)
-                if topic is None or topic.state != Lifecycle.ACTIVE:
-                    self._remove(topic_id)
-                elif topic_id in self._by_id:
-                    self._add(topic)
-                else:
-                    # New to us, or deleted by us since: the store knows.
-                    await self._read_id(topic_id)
+                while not await self._followed(change):
+                    await asyncio.sleep(FOLLOW_RETRY_S)
         finally:
             await self._watch.close()
+
+    async def _followed(self, change: Change | Gap) -> bool:
+        """False: the store couldn't be read, and the change is still to be followed."""
+        try:
+            if isinstance(change, Gap):
+                await self.load()
+                return True
+            topic_id = UUID(hex=change.key.removeprefix(keys.TOPIC_IDS))
+            topic = None if change.value is None else decode(Topic, change.value)
+            if topic is None or topic.state != Lifecycle.ACTIVE:
+                self._remove(topic_id)
+            elif topic_id in self._by_id:
+                self._add(topic)
+            else:
+                # New to us, or deleted by us since: the store knows.
+                await self._read_id(topic_id)
+        except StoreError:
+            return False
+        return True
 
     # -- creating ----------------------------------------------------------------------------
 
