@@ -82,11 +82,13 @@ class Reader:
     def _issue(self, path: str) -> None:
         reads = sorted(self._asked.pop(path), key=lambda read: (read.start, read.length))
         group: list[_Read] = []
+        end = 0
         for read in reads:
-            if group and not _joins(group, read):
+            if group and not _joins(group[0].start, end, read):
                 self._spawn(path, group)
-                group = []
+                group, end = [], 0
             group.append(read)
+            end = max(end, read.start + read.length)
         self._spawn(path, group)
 
     def _spawn(self, path: str, group: list[_Read]) -> None:
@@ -119,11 +121,10 @@ class Reader:
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-def _joins(group: list[_Read], read: _Read) -> bool:
-    end = max(other.start + other.length for other in group)
+def _joins(start: int, end: int, read: _Read) -> bool:
+    """Whether a read is fetched together with those that cover [start, end)."""
     return (
-        read.start <= end + MERGE_GAP_BYTES
-        and read.start + read.length - group[0].start <= MAX_MERGED_BYTES
+        read.start <= end + MERGE_GAP_BYTES and read.start + read.length - start <= MAX_MERGED_BYTES
     )
 
 
