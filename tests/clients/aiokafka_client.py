@@ -26,6 +26,7 @@ def produce(
     compression: str = "none",
     acks: str = "all",
     idempotent: bool = False,
+    batch_bytes: int = 16_384,
 ) -> list[int]:
     async def run() -> list[int]:
         producer = AIOKafkaProducer(
@@ -34,6 +35,7 @@ def produce(
             enable_idempotence=idempotent,
             compression_type=None if compression == "none" else compression,
             linger_ms=5,
+            max_batch_size=batch_bytes,
         )
         await producer.start()
         try:

@@ -36,6 +36,7 @@ def produce(
     compression: str = "none",
     acks: str = "all",
     idempotent: bool = False,
+    batch_bytes: int = 16_384,
 ) -> list[int]:
     producer = KafkaProducer(
         bootstrap_servers=bootstrap,
@@ -43,6 +44,7 @@ def produce(
         enable_idempotence=idempotent,
         compression_type=None if compression == "none" else compression,
         linger_ms=5,
+        batch_size=batch_bytes,
     )
     with closing(producer):
         sent = [

@@ -26,6 +26,7 @@ def produce(
     compression: str = "none",
     acks: str = "all",
     idempotent: bool = False,
+    batch_bytes: int = 16_384,
 ) -> list[int]:
     """The offsets; with acks=0 nobody knows them, and they are not to be looked at."""
     producer = Producer(
@@ -35,6 +36,7 @@ def produce(
             "enable.idempotence": idempotent,
             "compression.type": compression,
             "linger.ms": 5,
+            "batch.size": batch_bytes,
         }
     )
     offsets = [-1] * len(records)

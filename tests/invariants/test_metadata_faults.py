@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from uuid import uuid4
 
+import msgspec
 import pytest
 
+from metadata import keys
 from metadata.faults import Fault
 from metadata.store import Delete, Put
+from metadata.values import Topic, TopicName, decode, encode
 from protocol.errors import ErrorCode
 from tests.invariants.ledger import Ledger, check_objects
 from tests.wire.client import (
@@ -23,6 +27,7 @@ from tests.wire.client import (
     produced,
 )
 from tests.wire.running import local_broker
+from wal.faulty import Fault as ObjectFault
 
 TOPIC = "t"
 
@@ -192,3 +197,57 @@ async def test_producer_ids_are_not_given_out_twice_after_unknown_commits(tmp_pa
         assert refused.error_code is ErrorCode.coordinator_load_in_progress
         more = [await client.producer_id() for _ in range(5)]
         assert len({*ids, *more}) == 10
+
+
+async def test_a_topic_of_another_broker_can_t_be_read_at_once(tmp_path: Path) -> None:
+    """The store tells of it, and fails when the broker wants to read it. The broker lives, and
+    knows the topic before long."""
+    async with local_broker(tmp_path / "data") as local, await local.connect() as client:
+        await client.create_topic("first")
+        prefix = keys.TOPIC_IDS
+        rows = local.metadata.scan(prefix, keys.end_of(prefix), scope=keys.TOPICS_SCOPE)
+        (first,) = [decode(Topic, row.value) async for row in rows]
+        second = msgspec.structs.replace(first, topic_id=uuid4(), name="second")
+        local.metadata.fail_reads(3)
+        await local.metadata.commit(
+            keys.TOPICS_SCOPE,
+            [],
+            [
+                Put(keys.topic_id(second.topic_id), encode(second)),
+                Put(keys.topic_name("second"), encode(TopicName(second.topic_id))),
+            ],
+        )
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            while True:
+                # All topics: this alone doesn't make the broker look for one.
+                answer = await client.ask(METADATA, 9, {"topics": None})
+                if [each.name for each in answer.topics] == ["first", "second"]:
+                    break
+                await asyncio.sleep(0.01)
+
+
+async def test_what_runs_in_the_background_outlives_an_outage(tmp_path: Path) -> None:
+    """Collection and the removal of deleted topics meet a store that is down, again and again."""
+    async with (
+        local_broker(
+            tmp_path / "data",
+            wal_gc_interval_ms=1,
+            wal_sweep_interval_ms=1,
+            producer_id_expiration_check_interval_ms=1,
+        ) as local,
+        await local.connect() as client,
+    ):
+        ledgers = await ledgers_of(client)
+        for ledger in ledgers:
+            await send(client, ledger)
+        await client.create_topic("gone")
+        await client.delete_topic("gone")
+        local.metadata.down = True
+        local.objects.plan("list", ObjectFault.FAIL, times=20)
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            while local.metadata.refused < 10:
+                await asyncio.sleep(0.01)
+        local.metadata.down = False
+        for ledger in ledgers:
+            await send(client, ledger)
+            await ledger.check(client)

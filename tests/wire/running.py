@@ -23,6 +23,8 @@ class FaultyMetadata(FaultyStore):
     """Also has outages: while `down`, nothing can be read or written."""
 
     down = False
+    refused = 0
+    """Calls during outages."""
 
     def _before_read(self) -> None:
         self._answer()
@@ -36,6 +38,7 @@ class FaultyMetadata(FaultyStore):
 
     def _answer(self) -> None:
         if self.down:
+            self.refused += 1
             raise Unavailable("the store is down")
 
 
