@@ -14,10 +14,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from compactor.deletes import delete_objects
-from compactor.naming import marker_is_open, range_of
+from compactor.naming import marker_is_open, range_of, readable
 from metadata import keys
 from metadata.store import Check, Conflict, Delete, MetadataStore
-from metadata.values import Garbage, decode
+from metadata.values import Garbage
 from wal.objectstore import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -55,8 +55,8 @@ class GarbageCollector:
         stopped = False
         prefix = keys.garbage(self._domain)
         async for item in self._store.scan(prefix, keys.end_of(prefix), scope=self._scope):
-            garbage = decode(Garbage, item.value)
-            if garbage.delete_after_ms > now_ms:
+            garbage = readable(Garbage, item.key, item.value)
+            if garbage is None or garbage.delete_after_ms > now_ms:
                 pending += 1
                 continue
             entry = _Entry(item.key, item.version, garbage.path)

@@ -14,14 +14,32 @@ questions, and it matters:
 
 from __future__ import annotations
 
+import logging
+from typing import TypeVar
 from uuid import UUID
+
+import msgspec
 
 from metadata import keys
 from metadata.store import MetadataStore
-from metadata.values import Marker, decode
+from metadata.values import Marker, UnknownFormat, decode
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 _NUMBER_BYTES = 4
 """The end of a WAL id counts the objects of its range (`metadata.streams.wal_id`)."""
+
+
+def readable(kind: type[T], key: str, value: bytes) -> T | None:
+    """The value, or None for one that a newer Dray has written, or that is damaged. It is left
+    alone, and stands in nobody's way."""
+    try:
+        return decode(kind, value)
+    except (UnknownFormat, msgspec.MsgspecError) as error:
+        log.warning("%s can't be read and is left alone: %s", key, error)
+        return None
 
 
 def range_of(wal_id: UUID) -> UUID:
@@ -36,8 +54,12 @@ def marker_of(domain: int, wal_id: UUID) -> str:
 
 async def marker_is_open(store: MetadataStore, domain: int, wal_id: UUID) -> bool:
     """Whether the object may still be committed. Once False, False for ever."""
-    found = await store.get(marker_of(domain, wal_id), scope=keys.domain_scope(domain))
-    return found is not None and not decode(Marker, found.value).fenced_ms
+    key = marker_of(domain, wal_id)
+    found = await store.get(key, scope=keys.domain_scope(domain))
+    if found is None:
+        return False
+    marker = readable(Marker, key, found.value)
+    return marker is None or not marker.fenced_ms
 
 
 async def named_ids(store: MetadataStore, domain: int, first: UUID, last: UUID) -> set[UUID]:

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import msgspec
 
 from compactor.deletes import delete_objects
-from compactor.naming import named_ids
+from compactor.naming import named_ids, readable
 from metadata import keys
 from metadata.store import Check, Conflict, Delete, KeyValue, MetadataStore, Put
 from metadata.streams import wal_id
-from metadata.values import Marker, decode, encode
+from metadata.values import Marker, encode
 from wal.objectstore import ObjectStore
 from wal.paths import wal_path
 
@@ -110,7 +110,9 @@ class OrphanCollector:
 
     async def _fence_if_due(self, item: KeyValue, now_ms: int) -> _Seen | None:
         """The marker, if it is fenced or could be."""
-        marker = decode(Marker, item.value)
+        marker = readable(Marker, item.key, item.value)
+        if marker is None:
+            return None
         if marker.fenced_ms:
             return _Seen(item.key, item.version, marker)
         if next_step(marker, now_ms, self._policy) is not Step.FENCE:

@@ -9,9 +9,9 @@ from compactor.expiry import heads_of
 from drayd.topics import new_topic_id
 from metadata import keys
 from metadata.faults import Fault, FaultyStore
-from metadata.store import StoreError, Unavailable
+from metadata.store import Check, Put, StoreError, Unavailable
 from metadata.topics import NewTopic, TopicExists
-from metadata.values import Topic, decode
+from metadata.values import Topic, TopicName, decode, encode
 from tests.compactor.interruptions import Countdown, Died, HookedMetadata, die
 from tests.compactor.world import GRACE_MS, TTL_MS, World
 
@@ -90,16 +90,31 @@ async def test_a_creator_that_is_slow_fails_instead_of_making_a_broken_topic(wor
     await creator.produce({again.partitions[0].stream_id: "x"})
 
 
-async def test_a_registration_just_before_the_mark_wins(world: World) -> None:
+@pytest.mark.parametrize("call", range(3))
+async def test_a_registration_just_before_the_mark_wins(world: World, call: int) -> None:
     new = await crash_before_registration(world)
-    abandoned = abandoned_topics(world)
-    world.clock.ms += TTL_MS + 1
-    await mark(world, abandoned)
     heads = [found async for found in heads_of(world.store, 0)]
-    topic = Topic(new.topic_id, "t", tuple(found.ref for found in heads), {}, new.created_ms)
-    await world.broker().topics._register(topic)
-    assert await mark(world, abandoned) == 0
+    refs = tuple(found.ref for found in heads)
+    topic = Topic(new.topic_id, "t", refs, {}, new.created_ms)
+    creator = world.broker()
+
+    async def register() -> None:
+        id_key, name_key = keys.topic_id(new.topic_id), keys.topic_name("t")
+        await creator.store.commit(
+            keys.TOPICS_SCOPE,
+            [Check(id_key, None), Check(name_key, None)],
+            [Put(id_key, encode(topic)), Put(name_key, encode(TopicName(new.topic_id)))],
+        )
+
+    # A scan in each of the two rounds, then the mark.
+    store = HookedMetadata(world.client(), Countdown(call, register))
+    abandoned = AbandonedTopics(store, creator.topics)
+    world.clock.ms += TTL_MS + 1
+    for _ in range(2):
+        assert await abandoned.mark(heads, now_ms=world.clock(), ttl_ms=TTL_MS) == 0
+    assert await abandoned.finish_deletions() == 0
     assert len(await world.heads()) == 3
+    assert await creator.topics.find("t") == topic
 
 
 async def test_a_deletion_that_nobody_finished_is_finished(world: World) -> None:

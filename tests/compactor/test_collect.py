@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
@@ -132,14 +133,32 @@ async def test_the_backlog_is_what_the_gauges_show(world: World) -> None:
 
 async def test_a_failing_step_leaves_the_others_alone(world: World) -> None:
     broker = world.broker()
-    broken = keys.marker(0, "00")
-    await world.store.commit(keys.domain_scope(0), [], [Put(broken, b"\x63")])
+    await broker.commit(await broker.put({1: "of no stream"}))
+    await broker.put({1: "never committed"})
+    store = FaultyStore(world.client())
+    collector = world.collector(store=store, sole_owner=True)
+    world.clock.ms += GRACE_MS
+    store.fail_reads(1)
+    assert not await collector.round()
+    assert await world.markers() == []
+    assert await world.paths() == set()
+
+
+async def test_what_cannot_be_read_stands_in_nobodys_way(world: World) -> None:
+    """A value of a newer version costs a log line a round."""
+    broker = world.broker()
     refused = await broker.put({1: "of no stream"})
     await broker.commit(refused)
+    lost = await broker.put({1: "never committed"})
+    newer = [keys.marker(0, "00"), keys.garbage_object(0, UUID(int=0))]
+    await world.store.commit(keys.domain_scope(0), [], [Put(key, b"\x7f") for key in newer])
     world.clock.ms += GRACE_MS
-    assert not await world.collector().round()
+    collector = world.collector(sole_owner=True)
+    assert await collector.round()
     assert await world.paths() == set()
-    assert broken in await world.markers()
+    assert await world.markers() == newer[:1]
+    assert await world.keys(keys.garbage(0)) == newer[1:]
+    assert lost.name.marker not in newer
 
 
 async def test_stores_that_are_down_are_tried_again(world: World) -> None:

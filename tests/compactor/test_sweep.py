@@ -106,8 +106,9 @@ async def test_a_fenced_marker_is_a_name_too(world: World) -> None:
     assert await unnamed(world) == []
 
 
-@pytest.mark.parametrize("call", range(8))
-async def test_a_commit_during_the_sweep_is_safe(world: World, call: int) -> None:
+@pytest.mark.parametrize("what", ["search", "sweep"])
+@pytest.mark.parametrize("call", range(6))
+async def test_a_commit_during_the_sweep_is_safe(world: World, call: int, what: str) -> None:
     """The object is committed and its marker removed before each of the sweep's questions in
     turn. Whatever it has seen by then, it must not take the object for unnamed."""
     broker = world.broker(range_size=1)
@@ -121,12 +122,32 @@ async def test_a_commit_during_the_sweep_is_safe(world: World, call: int) -> Non
         await broker.domains[0].remove_marker(written.name.marker)
 
     countdown = Countdown(call, commit)
-    result = await run(world, store=HookedMetadata(world.client(), countdown))
-    assert result.named == 0
+    store = HookedMetadata(world.client(), countdown)
+    if what == "search":
+        assert await unnamed(world, store) == []
+    else:
+        assert (await run(world, store=store)).named == 0
     if not countdown.reached:
         await commit()
     assert await world.garbage() == []
     assert await world.read(stream) == ["kept"]
+
+
+@pytest.mark.parametrize("call", range(6))
+async def test_a_deletion_during_the_search_is_not_mistaken(world: World, call: int) -> None:
+    """A record that turns into garbage between the questions is named all the time."""
+    broker = world.broker(range_size=1)
+    topic = await broker.create("t")
+    await broker.produce({topic.partitions[0].stream_id: "x"})
+    for marker in await world.markers():
+        await broker.domains[0].remove_marker(marker)
+    world.clock.ms += TTL_MS + 1
+
+    async def delete() -> None:
+        await broker.topics.purge(await broker.topics.delete(topic.topic_id))
+
+    countdown = Countdown(call, delete)
+    assert await unnamed(world, HookedMetadata(world.client(), countdown)) == []
 
 
 async def test_the_transaction_decides(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,6 +279,8 @@ class World:
         async for item in self.store.scan(prefix, keys.end_of(prefix), scope=scope):
             entry = decode(IndexEntry, item.value)
             data = await self.objects.get(entry.path)
-            for run in entry.runs:
-                records.append(bytes(data[run.position + 4 : run.position + run.length]).decode())
+            records += [
+                bytes(data[run.position + 4 : run.position + run.length]).decode()
+                for run in entry.runs
+            ]
         return records
