@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from drayd.cache import Cache, Found
 from drayd.metrics import Metrics
 from metadata.streams import DomainLog
-from metadata.values import IndexEntry, StreamRef
+from metadata.values import IndexEntry, Point, Run, StreamRef
 from wal.objectstore import NotFound, ObjectStoreError
 from wal.reader import CorruptLog, Extent, Reader
 from wal.segment import Segment
@@ -39,29 +40,40 @@ def extents(entries: Sequence[IndexEntry], offset: int, max_bytes: int) -> Itera
     where the index knows a batch to begin; at least one range."""
     left = max_bytes
     for entry in entries:
-        for number, run in enumerate(entry.runs):
-            following = entry.runs[number + 1 :]
-            run_end_offset = following[0].start_offset if following else entry.end_offset
-            if run_end_offset <= offset:
+        runs, points = entry.runs, entry.points
+        # An entry may have as many runs as batches, so each step looks at few of them.
+        first = max(bisect_right(runs, offset, key=_start_offset) - 1, 0)
+        for number in range(first, len(runs)):
+            run = runs[number]
+            last = number + 1 == len(runs)
+            end_offset = entry.end_offset if last else runs[number + 1].start_offset
+            if end_offset <= offset:
                 continue
-            points = [
-                point
-                for point in entry.points
-                if run.position <= point.position < run.position + run.length
-            ]
-            starts = [point for point in points if point.base_offset <= offset] or points[:1]
-            start = starts[-1]
-            end_position, end_offset = run.position + run.length, run_end_offset
-            for point in points:
-                if point.position >= start.position + left and point.position > start.position:
-                    end_position, end_offset = point.position, point.base_offset
-                    break
+            # Every run begins with a point.
+            at = bisect_right(points, max(offset, run.start_offset), key=_base_offset) - 1
+            start = points[at]
+            end_position = run.position + run.length
+            cut = bisect_left(points, start.position + max(left, 1), at + 1, key=_position)
+            if cut < len(points) and points[cut].position < end_position:
+                end_position, end_offset = points[cut].position, points[cut].base_offset
             length = end_position - start.position
             yield Extent(entry.path, start.position, length, start.base_offset, end_offset)
             offset = end_offset
             left -= length
             if left <= 0:
                 return
+
+
+def _start_offset(run: Run) -> int:
+    return run.start_offset
+
+
+def _base_offset(point: Point) -> int:
+    return point.base_offset
+
+
+def _position(point: Point) -> int:
+    return point.position
 
 
 class Fetcher:
