@@ -99,9 +99,8 @@ class MarkedNames:
     async def _advance(self) -> _Range:
         async with self._lock:
             while self._current is None or not self._usable(self._current):
-                waiting, self._next = self._next, None
                 try:
-                    fresh = await (waiting if waiting is not None else self._reserve())
+                    fresh = await self._fresh()
                 except metastore.StoreError as error:
                     raise Unavailable(f"no staging marker can be placed: {error}") from error
                 if self._current is not None:
@@ -109,6 +108,16 @@ class MarkedNames:
                     self._remove_if_done(self._current)
                 self._current = fresh
             return self._current
+
+    async def _fresh(self) -> _Range:
+        waiting, self._next = self._next, None
+        if waiting is not None:
+            try:
+                return await waiting
+            except metastore.StoreError as error:
+                # That may have been a while ago.
+                log.info("no staging marker was reserved ahead: %s", error)
+        return await self._reserve()
 
     async def _reserve(self) -> _Range:
         base = UUID(bytes=uuid4().bytes[:12] + bytes(4))
