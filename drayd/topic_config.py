@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
@@ -10,6 +11,7 @@ from protocol.errors import ErrorCode, KafkaError
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 
+_NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -27,7 +29,8 @@ class TopicLimits(NamedTuple):
 def _whole(low: int, high: int) -> Callable[[str], str | None]:
     def check(text: str) -> str | None:
         try:
-            value = int(text)
+            # int() also takes what Kafka doesn't: 1_000, and the digits of other scripts.
+            value = int(text if _NUMBER.fullmatch(text) else "")
         except ValueError:
             return "Not a number of type INT" if high <= INT_MAX else "Not a number of type LONG"
         if value < low:
