@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from tests.clients import aiokafka_client, kafka_python, librdkafka
-from tests.clients.records import simple
+from tests.clients.records import Record, simple
 from tests.wire.running import local_broker
 
 TOPIC = "t"
@@ -23,7 +23,7 @@ async def test_lost_batches_come_again_in_order(tmp_path: Path, client: ModuleTy
     async with local_broker(tmp_path / "data", wal_put_timeout_ms=150) as local:
         bootstrap = f"{local.address[0]}:{local.address[1]}"
         await asyncio.to_thread(client.create, bootstrap, TOPIC, 1, {})
-        sent = []
+        sent: list[Record] = []
         for number in range(3):
             # The first batch of a new producer is lost, then some of its later ones.
             for _ in range(3):

@@ -201,14 +201,16 @@ async def test_many_large_requests_share_little_memory(tmp_path: Path) -> None:
             # Every connection announces its frame and sends half of it.
             for client, (frame, _) in zip(clients, prepared, strict=True):
                 client.writer.write(frame[:100_000])
+            asked = []
             for number, (frame, _) in enumerate(prepared):
                 clients[number].writer.write(frame[100_000:])
                 if number % 4 == 0:
-                    asked = small[number // 4].ask(METADATA, 9, {"topics": []})
-                    assert (await asked).topics == ()
+                    asked.append(small[number // 4].send(METADATA, 9, {"topics": []}))
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 for _, answer in prepared:
                     assert produced(await answer) == (ErrorCode.none, 0)
+                for answer in asked:
+                    assert (await answer).topics == ()
             for number, client in enumerate(clients):
                 (stored,) = await client.read_log("t", number)
                 assert stored.body == body_of(sent[number])
