@@ -29,7 +29,16 @@ from protocol.compression import (
     decompress,
 )
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import HEADER_SIZE, NO_TIMESTAMP, PADDING, BadRecords, RecordTime, Walk, walk
+from protocol.records import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    PADDING,
+    BadRecords,
+    RecordTime,
+    Walk,
+    walk,
+    walk_quickly,
+)
 from protocol.writer import Buffer
 
 __all__ = (
@@ -222,7 +231,7 @@ def validate_produce(
         _check_no_log_append_time(header)
         min_timestamp = max_timestamp = log_append_time = now_ms
     else:
-        min_timestamp, max_timestamp = min(found.timestamps_ms), max(found.timestamps_ms)
+        min_timestamp, max_timestamp = found.earliest_ms, found.latest_ms
         if min_timestamp < now_ms - before_max_ms or max_timestamp > now_ms + after_max_ms:
             _check_timestamps(found, now_ms - before_max_ms, now_ms + after_max_ms)
         # As in Kafka: times before the last millisecond of 1969 do not count.
@@ -364,6 +373,9 @@ def _walked(
 ) -> Walk:
     try:
         if header.codec_id == Compression.NONE:
+            quick = walk_quickly(view, find_missing_keys=require_key)
+            if quick is not None:
+                return quick
             padded = memoryview(b"".join((view, PADDING)))
             return walk(padded[: len(view)], find_missing_keys=require_key)
         body, size = decompress(

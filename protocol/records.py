@@ -18,8 +18,12 @@ attribute byte as a varint, and takes ten bytes where Java takes five.
 from struct import Struct
 from typing import Any, NamedTuple
 
+import numpy as np
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record._crecords.default_records import DefaultRecordBatch
+from numpy.typing import NDArray
+
+from protocol.uniform import MIN_RECORDS, walk_uniform
 
 HEADER_SIZE = 61
 PADDING = bytes(32)
@@ -52,9 +56,35 @@ class RecordTime(NamedTuple):
 class Walk(NamedTuple):
     """What a walk over all records of a batch found."""
 
-    timestamps_ms: list[int]
+    times: list[int] | NDArray[np.int64]
+    earliest_ms: int
+    latest_ms: int
     # Indexes of the records without a key; only filled when asked for.
     without_key: list[int]
+
+    @property
+    def timestamps_ms(self) -> list[int]:
+        return self.times if isinstance(self.times, list) else self.times.tolist()
+
+
+def _found(timestamps_ms: list[int], without_key: list[int]) -> Walk:
+    earliest, latest = min(timestamps_ms, default=0), max(timestamps_ms, default=0)
+    return Walk(timestamps_ms, earliest, latest, without_key)
+
+
+def walk_quickly(batch: memoryview, *, find_missing_keys: bool = False) -> Walk | None:
+    """As `walk`, where the records are alike and nothing is wrong; None otherwise."""
+    count = _COUNT.unpack_from(batch, _COUNT_AT)[0]
+    attributes = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)[0]
+    if count < MIN_RECORDS or attributes & _LOG_APPEND_TIME or count > len(batch):
+        return None
+    base_timestamp = _BASE_TIMESTAMP.unpack_from(batch, _BASE_TIMESTAMP_AT)[0]
+    found = walk_uniform(batch, HEADER_SIZE, count, base_timestamp)
+    if found is None:
+        return None
+    times = found.timestamps_ms
+    without_key = found.without_key if find_missing_keys else []
+    return Walk(times, int(times.min()), int(times.max()), without_key)
 
 
 def walk(batch: memoryview, *, find_missing_keys: bool = False) -> Walk:
@@ -95,7 +125,7 @@ def _walk_compiled(batch: memoryview, find_missing_keys: bool) -> Walk:
     # The codec gives None for -1.
     if None in timestamps:
         timestamps = [NO_TIMESTAMP if time is None else time for time in timestamps]
-    return Walk(timestamps, without_key)
+    return _found(timestamps, without_key)
 
 
 def _wrong_offset(found: int, expected: int) -> str:
@@ -134,7 +164,7 @@ def _walk_exactly(batch: memoryview, count: int, find_missing_keys: bool) -> Wal
         timestamps.append(timestamp if append_time is None else append_time)
     if at != len(batch):
         raise BadRecords(f"{len(batch) - at} bytes after the last of {count} records")
-    return Walk(timestamps, without_key)
+    return _found(timestamps, without_key)
 
 
 def _skip_headers(batch: memoryview, at: int, end: int) -> int:
