@@ -171,11 +171,13 @@ async def _read_all(broker: Broker, places: list[_Place], max_bytes: int) -> lis
     """Every partition side by side. What a partition may take is decided before the reads
     start, in the order of the request."""
     jobs = []
+    passed_over = []
     left = max_bytes
-    for place in places:
+    for slot, place in enumerate(places):
         if isinstance(place, _Missing):
             jobs.append(_settled(_Read(place.code)))
         elif left <= 0 and left < max_bytes:
+            passed_over.append(slot)
             jobs.append(_settled(_read(broker, place, Found([], 0, place.offset))))
         else:
             allowed = min(place.max_bytes, left)
@@ -186,7 +188,13 @@ async def _read_all(broker: Broker, places: list[_Place], max_bytes: int) -> lis
             else:
                 left -= max(allowed, 1)
                 jobs.append(_read_one(broker, place, allowed))
-    return _limited(places, list(await asyncio.gather(*jobs)), max_bytes)
+    reads = list(await asyncio.gather(*jobs))
+    if passed_over and not _size(reads):
+        # Those before them have failed: a damaged partition must not starve the others.
+        rest = await _read_all(broker, [places[slot] for slot in passed_over], max_bytes)
+        for slot, read in zip(passed_over, rest, strict=True):
+            reads[slot] = read
+    return _limited(places, reads, max_bytes)
 
 
 def _limited(places: list[_Place], reads: list[_Read], max_bytes: int) -> list[_Read]:

@@ -252,6 +252,10 @@ async def test_a_damaged_object_fails_its_partition_alone(tmp_path: Path) -> Non
             assert not found[0].records
             assert found[1].error_code is ErrorCode.none
             assert 'dray_object_reads_failed_total{reason="corrupt"}' in await process.metrics()
+            # Also where the damaged partition might have taken all that the answer may hold.
+            wanted = fetch_request({TOPIC: {0: 2, 1: 2}})
+            (_, other) = (await client.ask(FETCH, 12, wanted)).responses[0].partitions
+            assert (other.error_code, bool(other.records)) == (ErrorCode.none, True)
             # Before and after the damage all is well, and the partition takes records.
             for offset in (0, 4):
                 whole = await client.fetch(TOPIC, 0, offset)
