@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from drayd.call import Call, Result, Unanswered
+from drayd.logs import Logger
 from drayd.produce import DomainWriter, PartitionOutcome, Pending
 from drayd.topic_config import TopicLimits
 from metadata.values import Topic
@@ -19,6 +20,8 @@ from protocol.batch import HEADER_SIZE, InvalidBatch, RecordError, parse_header,
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import has_field, make, nested
 from wal.buffer import Batch, Ticket
+
+log = Logger(__name__)
 
 KEY = 0
 NAME = "Produce"
@@ -146,9 +149,9 @@ def _check(
     except InvalidBatch as error:
         _refuse(part, pending, errors, error)
         return
-    except BaseException:
-        part.writer.drop(part.ticket)
-        raise
+    except Exception as error:  # noqa: BLE001 - a boundary: its siblings have their places already
+        _give_up(call, part, pending, error)
+        return
     _fill(part, pending, batch)
 
 
@@ -162,9 +165,7 @@ def _check_in_thread(
         elif isinstance(error, InvalidBatch):
             _refuse(part, pending, errors, error)
         else:
-            part.writer.drop(part.ticket)
-            pending.settle(part.slot, PartitionOutcome(ErrorCode.unknown_server_error))
-            raise error
+            _give_up(call, part, pending, error)
 
     loop = asyncio.get_running_loop()
     loop.run_in_executor(None, _validate, call, part).add_done_callback(checked)
@@ -185,6 +186,13 @@ def _refuse(
     part.writer.drop(part.ticket)
     errors[part.slot] = error.record_errors
     pending.settle(part.slot, PartitionOutcome(error.code, message=error.message or None))
+
+
+def _give_up(call: Call, part: _Part, pending: Pending, error: BaseException) -> None:
+    """The check itself has failed. A place that nobody fills would hold up its partition."""
+    log.exception("a batch could not be checked", error, client_id=call.head.client_id)
+    part.writer.drop(part.ticket)
+    pending.settle(part.slot, PartitionOutcome(ErrorCode.unknown_server_error))
 
 
 def _when_done(
