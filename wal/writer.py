@@ -69,8 +69,8 @@ class Sink(Protocol[R]):
     """What becomes of written objects."""
 
     async def commit(self, objects: Sequence[Written]) -> Sequence[R | None]:
-        """One transaction. None: the object's marker is fenced, write it again.
-        Unavailable: nothing was committed."""
+        """One transaction. None: the object's marker is fenced, or it shares a stream with such
+        an object before it; write it again. Unavailable: nothing was committed."""
 
     def deliver(self, written: Written, result: R) -> None: ...
 
@@ -174,6 +174,9 @@ class Writer(Generic[R]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._tasks is None:
+            # Not yet, or no longer: `run` looks at what has gathered.
+            return
         policy = self._policy
         while self._writing < policy.max_in_flight and self._buffer.oldest_ms is not None:
             now_ms = self._loop.time() * 1000
@@ -192,7 +195,6 @@ class Writer(Generic[R]):
     # -- writing -----------------------------------------------------------------------------
 
     def _start(self, sealed: Sealed) -> None:
-        assert self._tasks is not None, "the writer doesn't run"
         stored = _Object(sealed)
         self._queue.append(stored)
         self._write_in_background(stored)
@@ -274,13 +276,19 @@ class Writer(Generic[R]):
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self._poke()
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._settle_failed() or await self._commit_ready():
-                    pass
-                if not self._queue:
-                    self._poke()
+            try:
+                await self._commit_all()
+            finally:
+                self._tasks = None
+
+    async def _commit_all(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._settle_failed() or await self._commit_ready():
+                pass
+            if not self._queue:
+                self._poke()
 
     async def drain(self) -> None:
         """Flushes without lingering and waits until everything has been answered."""
