@@ -60,7 +60,10 @@ async def handle(call: Call) -> Result:
     if at_once is not None and _enough(call, at_once):
         call.broker.metrics.fetch_seconds.observe(asyncio.get_running_loop().time() - started)
         return _response(call, context, at_once)
-    return asyncio.get_running_loop().create_task(_read_later(call, context, max_bytes, started))
+    streams = [place.ref.stream_id for place in places if isinstance(place, Wanted)]
+    return asyncio.get_running_loop().create_task(
+        _read_later(call, context, streams, max_bytes, started)
+    )
 
 
 def _context(call: Call) -> Context:
@@ -239,18 +242,20 @@ def _enough(call: Call, reads: list[_Read]) -> bool:
     )
 
 
-async def _read_later(call: Call, context: Context, max_bytes: int, started: float) -> Any:
+async def _read_later(
+    call: Call, context: Context, streams: list[int], max_bytes: int, started: float
+) -> Any:
     broker = call.broker
     loop = asyncio.get_running_loop()
     deadline = loop.time() + call.request.max_wait / timedelta(seconds=1)
-    places = [await _place(call, key, position) for key, position in context.wanted]
-    streams = [place.ref.stream_id for place in places if isinstance(place, Wanted)]
     waited = 0.0
     wait = Wait(streams, max(call.request.min_bytes, 1))
     broker.waiters.add(wait)
     broker.metrics.fetches_waiting.inc()
     try:
         while True:
+            # After the wait was registered: what comes while one is looked up wakes it.
+            places = [await _place(call, key, position) for key, position in context.wanted]
             reads = await _read_all(broker, places, max_bytes)
             if _enough(call, reads) or wait.ended or loop.time() >= deadline:
                 broker.metrics.fetch_seconds.observe(loop.time() - started - waited)
@@ -259,7 +264,6 @@ async def _read_later(call: Call, context: Context, max_bytes: int, started: flo
             before = loop.time()
             await wait.until(deadline)
             waited += loop.time() - before
-            places = [await _place(call, key, position) for key, position in context.wanted]
     finally:
         broker.metrics.fetches_waiting.dec()
         broker.waiters.remove(wait)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+
+import pytest
 
 from drayd.waiters import Wait, Waiters
+from metadata import keys
+from metadata.store import Versioned
+from protocol.errors import ErrorCode
+from tests.protocol.building import batch
+from tests.wire.client import FETCH, fetch_request
+from tests.wire.running import local_broker
 
 
 def deadline(seconds: float = 20.0) -> float:
@@ -126,3 +135,43 @@ async def test_a_cancelled_wait_can_be_used_again() -> None:
     waiters.grew(1, 10)
     async with asyncio.timeout(10):
         await wait.until(deadline())
+
+
+async def test_what_is_produced_while_a_fetch_looks_up_its_partitions_wakes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head of the second partition must be read again just when the fetch begins to wait."""
+    async with local_broker(tmp_path) as broker, await broker.connect() as client:
+        await client.create_topic("t", 2)
+        await client.produce("t", 0, batch())
+        topic = broker.running.broker.topics.cached("t", None)
+        assert topic is not None
+        second = topic.partitions[1]
+        domain = broker.running.broker.domain(second)
+        looking, release = asyncio.Event(), asyncio.Event()
+        read = broker.metadata.get
+        reads = 0
+
+        async def get(key: str, *, scope: str) -> Versioned | None:
+            nonlocal reads
+            found = await read(key, scope=scope)
+            if key == keys.stream_head(second.domain, second.stream_id):
+                reads += 1
+                if reads == 1:
+                    asyncio.get_running_loop().call_soon(domain.forget, [second.stream_id])
+                else:
+                    looking.set()
+                    await release.wait()
+            return found
+
+        monkeypatch.setattr(broker.metadata, "get", get)
+        domain.forget([second.stream_id])
+        request = fetch_request({"t": {0: 1, 1: 0}}, wait_ms=600_000)
+        async with asyncio.timeout(30):
+            answer = client.send(FETCH, 12, request)
+            await looking.wait()
+            async with await broker.connect() as producer:
+                assert (await producer.produce("t", 0, batch())).code is ErrorCode.none
+            release.set()
+            found = (await answer).responses[0].partitions[0]
+        assert found.high_watermark == 2 and len(found.records) == len(batch())
