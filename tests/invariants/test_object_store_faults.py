@@ -18,6 +18,8 @@ from tests.wire.running import LocalBroker, local_broker
 from wal.faulty import Fault
 
 TOPIC = "t"
+SOON_S = 0.15
+LATE_S = 60.0
 
 
 async def ledgers_of(client: Client) -> tuple[Ledger, Ledger]:
@@ -49,18 +51,20 @@ async def test_after_the_deadline_producers_are_told_and_the_queue_moves_on(
     tmp_path: Path,
 ) -> None:
     async with (
-        local_broker(tmp_path / "data", wal_put_timeout_ms=300) as local,
+        local_broker(tmp_path / "data") as local,
         await local.connect() as client,
     ):
         idempotent, plain = await ledgers_of(client)
         await send(client, idempotent)
         gate = local.objects.hold("put")
+        local.set_put_timeout(SOON_S)
         # In flight together: the first is lost, its successors are stored in other objects.
         flying = []
         for _ in range(3):
             each = idempotent.next()
             flying.append((each, client.send_produce(TOPIC, 0, each.data)))
             await gate.reached.wait()
+            local.set_put_timeout(LATE_S)
         async with asyncio.timeout(ANSWER_WITHIN_S):
             answers = [produced(await answer) for _, answer in flying]
         assert answers[0].code is ErrorCode.kafka_storage_error
@@ -78,16 +82,18 @@ async def test_successors_of_a_new_producer_s_lost_first_batch_wait_for_it(tmp_p
     """The log knows nothing of the producer yet, so any sequence number would do for it; but a
     batch that overtook its lost predecessor could never be put right."""
     async with (
-        local_broker(tmp_path / "data", wal_put_timeout_ms=300) as local,
+        local_broker(tmp_path / "data") as local,
         await local.connect() as client,
     ):
         ledger, _ = await ledgers_of(client)
         gate = local.objects.hold("put")
+        local.set_put_timeout(SOON_S)
         flying = []
         for _ in range(4):
             each = ledger.next()
             flying.append((each, client.send_produce(TOPIC, 0, each.data)))
             await gate.reached.wait()
+            local.set_put_timeout(LATE_S)
         async with asyncio.timeout(ANSWER_WITHIN_S):
             answers = [produced(await answer) for _, answer in flying]
         gate.open()
@@ -119,12 +125,13 @@ async def test_a_slow_put_holds_up_only_its_own_streams(tmp_path: Path) -> None:
 async def test_a_store_that_is_down_for_a_while(tmp_path: Path) -> None:
     """As on a full disk: errors that clients repeat, and no need to restart."""
     async with (
-        local_broker(tmp_path / "data", wal_put_timeout_ms=150) as local,
+        local_broker(tmp_path / "data") as local,
         await local.connect() as client,
     ):
         idempotent, plain = await ledgers_of(client)
         await send(client, plain)
         local.objects.plan("put", Fault.FAIL, times=1000)
+        local.set_put_timeout(SOON_S)
         for _ in range(3):
             for ledger in (idempotent, plain):
                 each = ledger.next()
@@ -136,6 +143,7 @@ async def test_a_store_that_is_down_for_a_while(tmp_path: Path) -> None:
         assert await client.offset(TOPIC, 0, LATEST) == 0
         assert await client.offset(TOPIC, 1, LATEST) == 2
         local.objects.clear()
+        local.set_put_timeout(LATE_S)
         await idempotent.send_again(client)
         await send(client, plain)
         for ledger in (idempotent, plain):
@@ -145,7 +153,7 @@ async def test_a_store_that_is_down_for_a_while(tmp_path: Path) -> None:
 
 async def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
     """No file of the process may grow: neither objects nor the metadata can be written."""
-    with broker(tmp_path / "data", "wal.put.timeout_ms=200") as process:
+    with broker(tmp_path / "data", "wal.put.timeout_ms=1500") as process:
         async with await Client.connect(process.address) as client:
             idempotent, plain = await ledgers_of(client)
             await send(client, idempotent)

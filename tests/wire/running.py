@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,12 @@ class LocalBroker:
     @property
     def address(self) -> Address:
         return self.running.address.host, self.running.address.port
+
+    def set_put_timeout(self, seconds: float) -> None:
+        """For PUTs that start from now on; so only those that are meant to fail have little time,
+        and a slow machine changes nothing."""
+        for writer in self.running.broker.writers:
+            writer._policy = replace(writer._policy, put_timeout_s=seconds)
 
     async def connect(self) -> Client:
         return await Client.connect(self.address)
