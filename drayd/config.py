@@ -33,6 +33,7 @@ from drayd.kinds import (
     Url,
     millis,
 )
+from wal.paths import check_zone
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -403,6 +404,11 @@ def check(settings: Settings) -> None:
     """Refuse values that are fine alone but not together, and URLs that name nothing."""
     if settings.metadata.startswith("sqlite:"):
         sqlite_path(settings.metadata)
+    if settings.zone:
+        try:
+            check_zone(settings.zone)
+        except ValueError as error:
+            raise ConfigError(f"zone: {error}.") from None
     if settings.wal_flush_min_linger_ms > settings.wal_flush_linger_ms:
         raise ConfigError(
             f"wal.flush.min_linger_ms ({settings.wal_flush_min_linger_ms}) must not be larger "

@@ -72,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._stopped = False
         self._closing = False
+        self._ended = False
         self.client_id: str | None = None
         self.peer = ""
         self.last_active = self._loop.time()
@@ -113,11 +114,13 @@ class Connection(asyncio.BufferedProtocol):
         self._server.closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._frame is None:
+        if self._frame is None or self._ended:
             return self._server.scratch
         return self._frame[self._received :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._ended:
+            return
         self.last_active = self._loop.time()
         self._server.metrics.received_bytes.inc(nbytes)
         if self._frame is None:
@@ -293,6 +296,22 @@ class Connection(asyncio.BufferedProtocol):
         """For good: what was received is still handled."""
         self._stopped = True
         self._pause_reading()
+
+    def end(self) -> None:
+        """Closes our side and throws away what the client still sends, until it closes its own.
+        To close at once would reset the connection if anything was left unread, and answers
+        that are on their way would be lost."""
+        if self._closing or self._transport is None:
+            return
+        self._closing = self._ended = True
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        if not self._reading:
+            self._transport.resume_reading()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def close(self, reason: str) -> None:
         if self._closing or self._transport is None:

@@ -118,7 +118,11 @@ class Dispatcher:
                     raise error
                 answer.set_result(self._finish(head, api, started, finished.result()))
             except Exception as failure:  # noqa: BLE001 - the boundary, as above
-                answer.set_result(self._crashed(head, api, failure))
+                try:
+                    answer.set_result(self._crashed(head, api, failure))
+                except Malformed as unanswerable:
+                    # Closes the connection, rather than leave it waiting for this answer.
+                    answer.set_exception(unanswerable)
 
         result.add_done_callback(done)
         return answer

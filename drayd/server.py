@@ -18,6 +18,8 @@ log = Logger(__name__)
 Dispatch = Callable[[Connection, memoryview], Awaitable[Reply]]
 MAX_IDLE_CHECK_S = 30.0
 DRAIN_CHECK_S = 0.01
+GOODBYE_S = 1.0
+"""How long a client has to close its side of a connection when the broker shuts down."""
 
 
 class Server:
@@ -91,6 +93,12 @@ class Server:
             await asyncio.sleep(DRAIN_CHECK_S)
 
     async def close(self) -> None:
+        """Ends every connection so that its answers arrive."""
         for connection in list(self._connections):
-            connection.close("the broker shuts down")
+            connection.end()
+        deadline = self.loop.time() + GOODBYE_S
+        while self._connections and self.loop.time() < deadline:
+            await asyncio.sleep(DRAIN_CHECK_S)
+        for connection in list(self._connections):
+            connection.abort()
         await asyncio.sleep(0)
