@@ -146,7 +146,9 @@ def _bounds(ref: StreamRef, head: StreamHead, position: Position) -> _Place:
 def _read(broker: Broker, place: Wanted, found: Found) -> _Read:
     stream = broker.domain(place.ref).cached(place.ref.stream_id)
     start = 0 if stream is None else stream.head.log_start
-    return _Read(ErrorCode.none, place.end_offset, start, found)
+    # More may have been committed since its place was looked up.
+    end_offset = max(place.end_offset, found.next_offset)
+    return _Read(ErrorCode.none, end_offset, start, found)
 
 
 def _read_cached(

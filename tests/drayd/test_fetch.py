@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -23,6 +24,8 @@ from protocol.batch import iter_batches
 from tests.drayd.written import REF, STREAM, WrittenLog
 from tests.metadata.stored import TOPIC, domain_log
 from tests.protocol.building import batch, record, records
+from tests.wire.client import FETCH, fetch_request
+from tests.wire.running import local_broker
 from wal.faulty import Fault, Faulty
 from wal.objectstore import NotFound, ObjectStoreError, open_store
 from wal.reader import CorruptLog, Extent, Reader
@@ -312,6 +315,29 @@ async def test_a_long_log_is_read_from_end_to_end() -> None:
         seen += [header.base_offset for _, header in iter_batches(b"".join(found.buffers))]
         offset = found.next_offset
     assert seen == list(range(3 * ENTRIES_PER_LOOKUP))
+
+
+async def test_no_record_lies_beyond_the_high_watermark_that_is_told(tmp_path: Path) -> None:
+    """What is committed while an object is read is in the answer, and so must be its end."""
+    async with (
+        local_broker(tmp_path) as broker,
+        await broker.connect() as reader,
+        await broker.connect() as producer,
+    ):
+        await reader.create_topic("t")
+        await producer.produce("t", 0, batch())
+        topic = broker.running.broker.topics.cached("t", None)
+        assert topic is not None
+        broker.running.broker.cache.drop(topic.partitions[0].stream_id)
+        gate = broker.objects.hold("get")
+        answer = reader.send(FETCH, 12, fetch_request({"t": {0: 0}}, wait_ms=60_000))
+        await gate.reached.wait()
+        await producer.produce("t", 0, batch())
+        gate.open()
+        async with asyncio.timeout(30):
+            found = (await answer).responses[0].partitions[0]
+        (*_, (_, last)) = iter_batches(found.records)
+        assert last.end_offset <= found.high_watermark
 
 
 async def test_closing_ends_what_is_under_way() -> None:
