@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import weakref
+from collections import deque
 
 ARENA_BYTES = 16 * 1024 * 1024
 FROM_BYTES = 64 * 1024
@@ -35,14 +36,20 @@ class _Arena:
 
 
 class FrameMemory:
+    """For one thread; only the last view of a frame may be dropped by any thread."""
+
     def __init__(self) -> None:
         self._current: _Arena | None = None
         self._free: list[_Arena] = []
+        # Finalizers run in whatever thread drops the last view, in the middle of anything. They
+        # only leave a note here; it is read when the next frame is cut.
+        self._released: deque[_Arena] = deque()
 
     def frame(self, size: int) -> memoryview:
         """Writable memory of `size` bytes, with anything in it."""
         if not FROM_BYTES <= size <= ARENA_BYTES:
             return memoryview(bytearray(size))
+        self._take_back()
         arena = self._current
         if arena is None or arena.used + size > ARENA_BYTES:
             arena = self._next()
@@ -50,25 +57,24 @@ class FrameMemory:
         owner = (ctypes.c_ubyte * size).from_buffer(arena.memory, arena.used)
         arena.used += -(-size // _ALIGN) * _ALIGN
         arena.live += 1
-        weakref.finalize(owner, self._released, arena).atexit = False
+        weakref.finalize(owner, self._released.append, arena).atexit = False
         return memoryview(owner).cast("B")
 
     def _next(self) -> _Arena:
-        full, self._current = self._current, None
-        if full is not None:
-            self._recycle(full)
-        arena = self._free.pop() if self._free else _Arena()
-        self._current = arena
-        return arena
+        full = self._current
+        self._current = self._free.pop() if self._free else _Arena()
+        if full is not None and not full.live:
+            self._keep(full)
+        return self._current
 
-    def _released(self, arena: _Arena) -> None:
-        arena.live -= 1
-        if arena is not self._current:
-            self._recycle(arena)
+    def _take_back(self) -> None:
+        while self._released:
+            arena = self._released.popleft()
+            arena.live -= 1
+            if not arena.live and arena is not self._current:
+                self._keep(arena)
 
-    def _recycle(self, arena: _Arena) -> None:
-        # Used already 0: another thread was faster, and it must not be free twice.
-        if not arena.live and arena.used:
-            arena.used = 0
-            if len(self._free) < MAX_FREE:
-                self._free.append(arena)
+    def _keep(self, arena: _Arena) -> None:
+        arena.used = 0
+        if len(self._free) < MAX_FREE:
+            self._free.append(arena)

@@ -98,10 +98,8 @@ class Cache:
     def cold_bytes(self) -> int:
         return self._cold.bytes
 
-    def append(
-        self, stream_id: int, batch: Batch, base_offset: int, leader_epoch: int, *, sole: bool
-    ) -> None:
-        """Takes in a batch that was just committed. `sole`: nobody else reads its memory."""
+    def append(self, stream_id: int, batch: Batch, base_offset: int, leader_epoch: int) -> None:
+        """Takes in a batch that was just committed."""
         size = len(batch.data)
         if size > self._hot.max_bytes:
             return

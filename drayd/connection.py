@@ -44,11 +44,10 @@ Reply = Answer | asyncio.Future[Answer] | Unanswered
 
 
 class _Slot:
-    __slots__ = ("answer", "size", "waiting")
+    __slots__ = ("answer", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.waiting = False
         self.answer: Answer | None = None
 
 
@@ -99,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._task is not None:
             self._task.cancel()
         for future in list(self._futures):
-            # A fetch ends here; what was produced goes on, and holds its memory until then.
+            # A fetch ends here; what was produced goes on.
             if isinstance(future, asyncio.Task):
                 future.cancel()
         if self._frame is not None:
@@ -108,9 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._frames:
             self._server.budget.release(len(self._frames.popleft()))
         while self._slots:
-            slot = self._slots.popleft()
-            if not slot.waiting:
-                self._server.budget.release(slot.size)
+            self._server.budget.release(self._slots.popleft().size)
         self._server.closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -221,16 +218,27 @@ class Connection(asyncio.BufferedProtocol):
                 await self._arrived
             if self._writable is not None:
                 await self._writable
-            frame = self._frames.popleft()
-            self._continue_reading()
-            slot = _Slot(len(frame))
-            self._slots.append(slot)
             try:
-                reply = await self._server.dispatch(self, frame)
+                # In a call of its own: a connection that waits for the next request must not
+                # keep the last one, or its answer, in memory.
+                await self._handle_next()
             except Malformed as error:
                 self.close(str(error))
                 return
-            self._take(slot, reply)
+
+    async def _handle_next(self) -> None:
+        frame = self._frames.popleft()
+        self._continue_reading()
+        slot = _Slot(len(frame))
+        self._slots.append(slot)
+        self._take(slot, await self._server.dispatch(self, frame))
+
+    def hold_memory(self, until: asyncio.Future[None]) -> None:
+        """Counts the frame of the request at hand as in flight until then, whatever becomes of
+        its answer and of the connection."""
+        slot = self._slots[-1]
+        size, slot.size = slot.size, 0
+        until.add_done_callback(lambda _: self._server.budget.release(size))
 
     def _served(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -240,7 +248,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take(self, slot: _Slot, reply: Reply) -> None:
         if isinstance(reply, asyncio.Future):
-            slot.waiting = True
             self._futures.add(reply)
             reply.add_done_callback(lambda done: self._finished(slot, done))
         elif isinstance(reply, Unanswered):
@@ -254,11 +261,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finished(self, slot: _Slot, done: asyncio.Future[Answer]) -> None:
         self._futures.discard(done)
-        slot.waiting = False
-        if slot not in self._slots:
-            self._server.budget.release(slot.size)
-            return
-        if done.cancelled():
+        if done.cancelled() or slot not in self._slots:
             return
         error = done.exception()
         if error is not None:

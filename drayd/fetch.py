@@ -24,6 +24,8 @@ from wal.segment import Segment
 log = logging.getLogger(__name__)
 
 ENTRIES_PER_LOOKUP = 32
+MAX_LOADS = 16
+"""Loads from the object store side by side; with the read-ahead size it bounds their memory."""
 
 
 class Wanted(NamedTuple):
@@ -91,6 +93,7 @@ class Fetcher:
         self._reader = reader
         self._metrics = metrics
         self._read_ahead_bytes = read_ahead_bytes
+        self._loads = asyncio.Semaphore(MAX_LOADS)
         self._loading: dict[tuple[int, int], asyncio.Task[list[Segment]]] = {}
 
     def read_cached(self, wanted: Wanted, max_bytes: int) -> Found | None:
@@ -171,6 +174,10 @@ class Fetcher:
             raise
 
     async def _load_entries(self, domain: DomainLog, stream_id: int, offset: int) -> list[Segment]:
+        async with self._loads:
+            return await self._read_entries(domain, stream_id, offset)
+
+    async def _read_entries(self, domain: DomainLog, stream_id: int, offset: int) -> list[Segment]:
         entries = await domain.entries(stream_id, offset, ENTRIES_PER_LOOKUP)
         stream = await domain.stream(stream_id)
         epoch = stream.head.leader_epoch

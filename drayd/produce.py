@@ -53,30 +53,43 @@ _REFUSALS = {
 
 
 class Pending:
-    """A Produce request whose partitions are on their way; `done` when all are settled."""
+    """A Produce request whose partitions are on their way.
 
-    __slots__ = ("_left", "append_ms", "done", "outcomes")
+    `done` when it can be answered: all are settled, or the client's deadline has come. `settled`
+    when nothing of it is in flight any more: only then is its memory free."""
+
+    __slots__ = ("_left", "_open", "append_ms", "done", "outcomes", "settled")
 
     def __init__(self, count: int) -> None:
         self.outcomes: list[PartitionOutcome | None] = [None] * count
         self.append_ms: dict[int, int] = {}
         """Slots with LogAppendTime, and their time."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._open = [True] * count
         self._left = count
+        if not count:
+            self.done.set_result(None)
+            self.settled.set_result(None)
 
     def settle(self, slot: int, outcome: PartitionOutcome) -> None:
+        if not self._open[slot]:
+            return
+        self._open[slot] = False
+        self._left -= 1
         if self.outcomes[slot] is None:
             self.outcomes[slot] = outcome
-            self._left -= 1
-            if not self._left and not self.done.done():
+        if not self._left:
+            self.settled.set_result(None)
+            if not self.done.done():
                 self.done.set_result(None)
 
     def expire(self) -> None:
         """The client's deadline: whatever becomes of the rest, it won't hear of it."""
         late = PartitionOutcome(ErrorCode.request_timed_out)
-        for slot, outcome in enumerate(self.outcomes):
-            if outcome is None:
-                self.settle(slot, late)
+        self.outcomes = [outcome or late for outcome in self.outcomes]
+        if not self.done.done():
+            self.done.set_result(None)
 
 
 class LostBatches:
@@ -150,9 +163,7 @@ class DomainSink:
                 batch = ticket.batch
                 if isinstance(outcome, Accepted) and batch is not None:
                     self._lost.settled(stream_id, batch)
-                    self._cache.append(
-                        stream_id, batch, outcome.base_offset, epoch, sole=written.sole
-                    )
+                    self._cache.append(stream_id, batch, outcome.base_offset, epoch)
                     grown += len(batch.data)
                     records += batch.record_count
             if grown:

@@ -42,6 +42,8 @@ from metadata.values import (
 )
 
 RECENT_ENTRIES = 256
+MAX_RECENT_ENTRIES = 50_000
+"""Over all streams of a domain; an entry takes some 700 bytes."""
 KNOWN_PRODUCERS = 100_000
 RESOLVE_RETRY_S = 0.2
 
@@ -94,6 +96,7 @@ class DomainLog:
         self._on_retry = on_retry
         self._on_unknown = on_unknown
         self._streams: dict[int, Stream] = {}
+        self._recent_order: deque[tuple[int, int]] = deque()
         self._producers: dict[int, dict[int, ProducerState | None]] = {}
         self._producer_count = 0
         self._markers: dict[str, int | None] = {}
@@ -324,11 +327,19 @@ class DomainLog:
             for stream_id, entry in appended.entries:
                 if stream_id in current:
                     self._streams[stream_id].recent.append(entry)
+                    self._recent_order.append((stream_id, entry.end_offset))
+        while len(self._recent_order) > MAX_RECENT_ENTRIES:
+            self._drop_recent(*self._recent_order.popleft())
         for (stream_id, producer_id), state in plan.producers.items():
             if stream_id in current:
                 self._remember_producers(stream_id, {producer_id: state})
         while self._producer_count > KNOWN_PRODUCERS:
             self._forget_producers(next(iter(self._producers)))
+
+    def _drop_recent(self, stream_id: int, end_offset: int) -> None:
+        stream = self._streams.get(stream_id)
+        if stream is not None and stream.recent and stream.recent[0].end_offset <= end_offset:
+            stream.recent.popleft()
 
     # -- markers -----------------------------------------------------------------------------
 

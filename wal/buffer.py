@@ -58,12 +58,14 @@ class Sealed:
 
     streams: dict[int, list[Ticket]]
     size: int
+    commit_bytes: int
+    """About what its metadata commit takes."""
 
 
 class Buffer:
     def __init__(self, *, max_bytes: int, max_commit_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._max_commit_bytes = max_commit_bytes
+        self.max_commit_bytes = max_commit_bytes
         self._tickets: deque[Ticket] = deque()
         self._open = 0
         self._ready_bytes = 0
@@ -88,7 +90,7 @@ class Buffer:
 
     @property
     def full(self) -> bool:
-        return self._ready_bytes >= self._max_bytes or self._commit_bytes >= self._max_commit_bytes
+        return self._ready_bytes >= self._max_bytes or self._commit_bytes >= self.max_commit_bytes
 
     def reserve(self, stream_id: int, owner: object, slot: int) -> Ticket:
         ticket = Ticket(stream_id, owner, slot)
@@ -136,7 +138,7 @@ class Buffer:
             if batch.producer_id >= 0 and producer not in producers:
                 added += COMMIT_BYTES_PER_PRODUCER
             if size and (
-                size + length > self._max_bytes or commit_bytes + added > self._max_commit_bytes
+                size + length > self._max_bytes or commit_bytes + added > self.max_commit_bytes
             ):
                 left.append(ticket)
                 break
@@ -153,7 +155,7 @@ class Buffer:
         self._recount(now_ms)
         if not taken:
             return None
-        return Sealed(dict(sorted(taken.items())), size)
+        return Sealed(dict(sorted(taken.items())), size, commit_bytes)
 
     def _count(self, stream_id: int, batch: Batch) -> None:
         self._ready_bytes += LENGTH_PREFIX + len(batch.data)

@@ -58,8 +58,6 @@ class Written(NamedTuple):
     size: int
     chunks: Sequence[Placed]
     """Where each stream of `sealed` lies, in the same order."""
-    sole: bool
-    """No other attempt at these bytes was ever started: nothing else reads their memory."""
 
 
 R = TypeVar("R")
@@ -100,7 +98,6 @@ class _Object:
     state: _State = _State.WRITING
     written: Written | None = None
     error: Exception | None = None
-    attempts: int = 0
     streams: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -257,7 +254,6 @@ class Writer(Generic[R]):
                 attempt.cancel()
 
     async def _put(self, stored: _Object) -> Written:
-        stored.attempts += 1
         while True:
             name = await self._names.take()
             encoded = encode(name.wal_id, self._domain, self._now_ms(), _chunks(stored.sealed))
@@ -265,9 +261,8 @@ class Writer(Generic[R]):
                 await self._store.put(name.path, encoded.parts)
             except AlreadyExists:
                 # Ids are never given out twice, so this is a stranger's file: leave it alone.
-                stored.attempts += 1
                 continue
-            return Written(stored.sealed, name, encoded.size, encoded.chunks, stored.attempts == 1)
+            return Written(stored.sealed, name, encoded.size, encoded.chunks)
 
     # -- committing --------------------------------------------------------------------------
 
@@ -311,8 +306,19 @@ class Writer(Generic[R]):
             else:
                 blocked |= stored.streams
 
+    def _one_commit(self) -> list[_Object]:
+        """What is ready, as far as it fits one transaction; at least one if any is."""
+        taken: list[_Object] = []
+        size = 0
+        for stored in islice(self._ready(), MAX_OBJECTS_PER_COMMIT):
+            size += stored.sealed.commit_bytes
+            if taken and size > self._buffer.max_commit_bytes:
+                break
+            taken.append(stored)
+        return taken
+
     async def _commit_ready(self) -> bool:
-        ready = list(islice(self._ready(), MAX_OBJECTS_PER_COMMIT))
+        ready = self._one_commit()
         if not ready:
             return False
         objects = [stored.written for stored in ready if stored.written is not None]

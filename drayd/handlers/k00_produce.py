@@ -55,8 +55,8 @@ async def handle(call: Call) -> Result:
             _check(call, part, pending, errors)
     for part in heavy:
         _check_in_thread(call, part, pending, errors)
-    if not count:
-        pending.done.set_result(None)
+    if not pending.settled.done():
+        call.connection.hold_memory(pending.settled)
     return _when_done(call, topics, pending, errors)
 
 

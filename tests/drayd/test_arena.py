@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import random
+import threading
 
 from drayd.arena import ARENA_BYTES, FROM_BYTES, MAX_FREE, FrameMemory
 
@@ -44,3 +46,29 @@ def test_few_free_arenas_are_kept() -> None:
     frames.clear()
     memory.frame(FROM_BYTES)
     assert len(memory._free) <= MAX_FREE
+
+
+def test_the_last_view_may_be_dropped_by_any_thread() -> None:
+    memory = FrameMemory()
+    given: queue.SimpleQueue[tuple[int, memoryview] | None] = queue.SimpleQueue()
+    wrong: list[int] = []
+
+    def consume() -> None:
+        while (item := given.get()) is not None:
+            value, part = item
+            if part != bytes([value]) * len(part):
+                wrong.append(value)
+
+    threads = [threading.Thread(target=consume) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(400):
+        frame = memory.frame(ARENA_BYTES // 4)
+        frame[:4096] = bytes([number % 251]) * 4096
+        given.put((number % 251, frame[:4096]))
+        del frame
+    for _ in threads:
+        given.put(None)
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -55,7 +55,7 @@ class Log:
     def append(self, size: int, records: int = 1, owned_bytes: int | None = None) -> None:
         data = BATCHES[size, records]
         item = as_batch(data, records, owned_bytes)
-        self.cache.append(self.stream_id, item, self.end, EPOCH, sole=True)
+        self.cache.append(self.stream_id, item, self.end, EPOCH)
         self.bases.append((self.end, data))
         self.end += records
 
@@ -192,7 +192,7 @@ def test_a_batch_keeps_its_frame_alive_only_if_it_is_most_of_it(times: float, ke
     view[: len(data)] = data
     cache = Cache(hot_max_bytes=MANY, cold_max_bytes=0)
     item = Batch(view[: len(data)], 1, 0, 0, -1, -1, -1, len(frame))
-    cache.append(1, item, 0, EPOCH, sole=True)
+    cache.append(1, item, 0, EPOCH)
     alive = weakref.ref(frame)
     held = cache.hot_bytes
     del frame, view, item

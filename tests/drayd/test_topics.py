@@ -150,7 +150,7 @@ async def test_a_deletion_drops_the_cache_and_wakes_readers() -> None:
     stream_id = topic.partitions[1].stream_id
     data = record_batch()
     item = Batch(memoryview(bytearray(data)), 1, 0, 0, -1, -1, -1, len(data))
-    here.cache.append(stream_id, item, 0, 0, sole=True)
+    here.cache.append(stream_id, item, 0, 0)
     wait = Wait([stream_id], 10**6)
     here.waiters.add(wait)
     await here.topics.delete(topic)

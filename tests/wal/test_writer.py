@@ -321,14 +321,6 @@ async def test_a_put_that_fails_is_repeated_under_another_name(fault: Fault) -> 
         await here.delivered(0)
         assert len(here.names.taken) == 4
         assert here.names.settled_names == here.names.taken[3:]
-        assert not here.sink.commits[0][0].sole
-
-
-async def test_only_a_first_attempt_has_its_bytes_to_itself() -> None:
-    async with running() as here:
-        here.put()
-        await here.delivered(0)
-        assert here.sink.commits[0][0].sole
 
 
 async def test_a_name_that_cannot_be_had_is_asked_for_again() -> None:
@@ -404,7 +396,6 @@ async def test_a_slow_put_is_tried_a_second_time_side_by_side() -> None:
         await here.delivered(0)
         assert here.store.calls["put"] == 2
         assert [written.name for written in here.sink.commits[0]] == here.names.taken[1:]
-        assert not here.sink.commits[0][0].sole
         gate.open()
         await turns()
         assert here.sink.delivered == [0] and here.sink.failed == []
