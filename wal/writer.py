@@ -1,7 +1,8 @@
 """Turns the buffer of one MetaDomain into WAL objects and has them committed.
 
-- A domain with no PUT in flight flushes at once; otherwise what arrives gathers until the size
-  limit or the linger time, with up to `max_in_flight` PUTs side by side.
+- A domain with nothing in flight flushes at once. While objects are written or committed, what
+  arrives gathers until they are done, or until the size limit or the linger time, with up to
+  `max_in_flight` PUTs side by side. So few requests wait for little, and many share a flush.
 - Commits keep the order in which objects were sealed wherever two of them share a stream; a slow
   PUT holds up only the streams in it. One commit is under way at a time, and takes every object
   that is ready.
@@ -177,7 +178,7 @@ class Writer(Generic[R]):
         policy = self._policy
         while self._writing < policy.max_in_flight and self._buffer.oldest_ms is not None:
             now_ms = self._loop.time() * 1000
-            linger_ms = policy.linger_ms if self._writing else policy.min_linger_ms
+            linger_ms = policy.linger_ms if self._queue else policy.min_linger_ms
             left_ms = self._buffer.oldest_ms + linger_ms - now_ms
             if left_ms > 0 and not self._buffer.full and not self._draining:
                 self._timer = self._loop.call_later(left_ms / 1000, self._flush)
