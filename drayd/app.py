@@ -137,8 +137,7 @@ async def serve(
             max_connections=settings.max_connections,
         )
         tasks.create_task(server.close_idle())
-        port = await server.listen(settings.listen)
-        address = settings.advertised(port)
+        address = settings.advertised(server.bind(settings.listen))
         broker.node = Node(settings.broker_id, address.host, address.port, settings.zone or None)
         session = await store.session(SESSION_TTL_S)
         stack.push_async_callback(session.close)
@@ -156,6 +155,7 @@ async def serve(
         collector = _collector(settings, store, object_store, broker, names[0].incarnation)
         tasks.create_task(collector.run())
         _watch_gauges(broker, server, collector)
+        await server.accept()
         try:
             yield Running(broker, server, address, http)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 
 from drayd.arena import FrameMemory
@@ -44,17 +45,21 @@ class Server:
         self._max_idle_s = max_idle_ms / 1000
         self._max_connections = max_connections
         self._connections: set[Connection] = set()
+        self._sockets: list[socket.socket] = []
         self._listeners: list[asyncio.Server] = []
         self._draining = False
 
-    async def listen(self, address: HostPort) -> int:
-        """Starts to accept; returns the port (of use when it was 0). Raises ListenError."""
-        listeners = open_listeners(address)
-        for listener in listeners:
+    def bind(self, address: HostPort) -> int:
+        """Takes the address; returns the port (of use when it was 0). Raises ListenError."""
+        self._sockets = open_listeners(address)
+        return bound_port(self._sockets)
+
+    async def accept(self) -> None:
+        """Serves those who have connected since `bind`, and all who come."""
+        for listener in self._sockets:
             self._listeners.append(
                 await self.loop.create_server(lambda: Connection(self), sock=listener)
             )
-        return bound_port(listeners)
 
     def opened(self, connection: Connection) -> bool:
         """False: one too many."""

@@ -27,7 +27,8 @@ async def listening(
         max_idle_ms=60_000,
         max_connections=100,
     )
-    port = await server.listen(HostPort("127.0.0.1", 0))
+    port = server.bind(HostPort("127.0.0.1", 0))
+    await server.accept()
     try:
         yield server, port
     finally:
