@@ -98,9 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._task is not None:
             self._task.cancel()
         for future in list(self._futures):
-            # A fetch ends here; what was produced goes on.
-            if isinstance(future, asyncio.Task):
-                future.cancel()
+            future.cancel()
         if self._frame is not None:
             self._server.budget.release(len(self._frame))
             self._frame = None

@@ -102,8 +102,6 @@ class Dispatcher:
             return result
         if not isinstance(result, asyncio.Future):
             return self._finish(head, api, started, result)
-        if isinstance(result, asyncio.Task):
-            return asyncio.get_running_loop().create_task(self._later(head, api, started, result))
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def done(finished: asyncio.Future[Any]) -> None:
@@ -112,26 +110,27 @@ class Dispatcher:
             if finished.cancelled():
                 answer.cancel()
                 return
-            error = finished.exception()
             try:
-                if error is not None:
-                    raise error
-                answer.set_result(self._finish(head, api, started, finished.result()))
-            except Exception as failure:  # noqa: BLE001 - the boundary, as above
-                try:
-                    answer.set_result(self._crashed(head, api, failure))
-                except Malformed as unanswerable:
-                    # Closes the connection, rather than leave it waiting for this answer.
-                    answer.set_exception(unanswerable)
+                answer.set_result(self._settled(head, api, started, finished))
+            except Malformed as unanswerable:
+                # Closes the connection, rather than leave it waiting for this answer.
+                answer.set_exception(unanswerable)
+
+        def given_up(abandoned: asyncio.Future[Answer]) -> None:
+            if abandoned.cancelled():
+                result.cancel()
 
         result.add_done_callback(done)
+        if isinstance(result, asyncio.Task):
+            # A fetch ends with its connection; what was produced goes on.
+            answer.add_done_callback(given_up)
         return answer
 
-    async def _later(
-        self, head: RequestHead, api: Api, started: float, result: asyncio.Task[Any]
+    def _settled(
+        self, head: RequestHead, api: Api, started: float, finished: asyncio.Future[Any]
     ) -> Answer:
         try:
-            return self._finish(head, api, started, await result)
+            return self._finish(head, api, started, finished.result())
         except KafkaError as error:
             return self._failed(head, api, error.code, error.message)
         except Exception as error:  # noqa: BLE001 - the boundary, as above

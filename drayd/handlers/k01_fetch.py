@@ -56,7 +56,7 @@ async def handle(call: Call) -> Result:
     context = _context(call)
     places = [await _place(call, key, position) for key, position in context.wanted]
     max_bytes = max(min(call.request.max_bytes, call.broker.settings.fetch_max_bytes), 1)
-    at_once = _read_cached(call.broker, context, places, max_bytes)
+    at_once = _read_cached(call.broker, places, max_bytes)
     if at_once is not None and _enough(call, at_once):
         call.broker.metrics.fetch_seconds.observe(asyncio.get_running_loop().time() - started)
         return _response(call, context, at_once)
@@ -151,9 +151,7 @@ def _read(broker: Broker, place: Wanted, found: Found) -> _Read:
     return _Read(ErrorCode.none, end_offset, start, found)
 
 
-def _read_cached(
-    broker: Broker, context: Context, places: list[_Place], max_bytes: int
-) -> list[_Read] | None:
+def _read_cached(broker: Broker, places: list[_Place], max_bytes: int) -> list[_Read] | None:
     """Every partition from memory, or None if one of them isn't there."""
     reads = []
     left = max_bytes
@@ -258,7 +256,9 @@ async def _read_later(
         while True:
             # After the wait was registered: what comes while one is looked up wakes it.
             places = [await _place(call, key, position) for key, position in context.wanted]
-            reads = await _read_all(broker, places, max_bytes)
+            reads = _read_cached(broker, places, max_bytes)
+            if reads is None:
+                reads = await _read_all(broker, places, max_bytes)
             if _enough(call, reads) or wait.ended or loop.time() >= deadline:
                 broker.metrics.fetch_seconds.observe(loop.time() - started - waited)
                 return _response(call, context, reads)
