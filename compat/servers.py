@@ -228,7 +228,9 @@ class Kafka(Server):
             lines.append("log.flush.interval.messages=1")
         self._properties.write_text("\n".join(lines) + "\n")
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ("format", "--standalone", "-t", cluster_id, "-c", str(self._properties))
+        # With "=": an id may begin with a dash.
+        identity = f"--cluster-id={cluster_id}"
+        arguments = ("format", "--standalone", identity, "-c", str(self._properties))
         done = subprocess.run(
             toolchain.java("kafka.tools.StorageTool", *arguments),
             capture_output=True,

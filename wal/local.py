@@ -46,6 +46,7 @@ from wal.objectstore import (
     check_range,
 )
 from wal.scratch import SCRATCH_FOLDER, Scratch
+from wal.spares import Spares
 
 T = TypeVar("T")
 
@@ -83,6 +84,7 @@ class LocalStore:
         self._writers = ThreadPoolExecutor(threads, "object-write")
         self._files = DescriptorCache(_MAX_OPEN_FILES)
         self._folders = DescriptorCache(_MAX_OPEN_FOLDERS)
+        self._spares = Spares()
         self._nowait = bool(_RWF_NOWAIT)
         self._closed = False
 
@@ -201,18 +203,31 @@ class LocalStore:
         folder_path, _, name = path.rpartition("/")
         folder = self._folders.opened(folder_path, self._open_folder)
         try:
-            self._write_into(folder.fd, name, parts)
+            self._write_into(folder.fd, name, parts, self._spares.take(folder_path))
         except OSError:
             if os.fstat(folder.fd).st_nlink:
                 raise
             # The folder was removed since it was opened: once more, from the root down.
             self._folders.discard(folder_path)
+            self._spares.discard(folder_path)
             folder = self._folders.opened(folder_path, self._open_folder)
-            self._write_into(folder.fd, name, parts)
+            self._write_into(folder.fd, name, parts, None)
+        if self._anonymous and self._spares.wants(folder_path):
+            # Closing: nobody needs a spare any more.
+            with suppress(RuntimeError):
+                self._writers.submit(self._open_spare, folder_path)
 
-    def _write_into(self, folder_fd: int, name: str, parts: Sequence[Buffer]) -> None:
+    def _open_spare(self, folder_path: str) -> None:
+        # Without one the next put opens its own file, and reports what is wrong.
+        with suppress(OSError):
+            folder = self._folders.opened(folder_path, self._open_folder)
+            self._spares.add(folder_path, _open_anonymous(folder.fd))
+
+    def _write_into(
+        self, folder_fd: int, name: str, parts: Sequence[Buffer], spare: int | None
+    ) -> None:
         if self._anonymous:
-            fd = os.open(".", _O_TMPFILE | os.O_WRONLY, 0o644, dir_fd=folder_fd)
+            fd = _open_anonymous(folder_fd) if spare is None else spare
             source = f"/proc/self/fd/{fd}"
         else:
             source = self._scratch.next_path()
@@ -295,10 +310,15 @@ class LocalStore:
 
     def _close_now(self) -> None:
         self._writers.shutdown()
+        self._spares.close()
         self._readers.shutdown()
         self._files.clear()
         self._folders.clear()
         self._scratch.close()
+
+
+def _open_anonymous(folder_fd: int) -> int:
+    return os.open(".", _O_TMPFILE | os.O_WRONLY, 0o644, dir_fd=folder_fd)
 
 
 def _read_range(fd: int, start: int, length: int) -> bytes:

