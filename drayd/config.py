@@ -230,7 +230,7 @@ class Settings:
     fetch_read_ahead_bytes: int = _setting(
         "fetch.read_ahead_bytes",
         Size(0, 1024 * MIB),
-        4 * MIB,
+        8 * MIB,
         "How far beyond what was asked a read of older data goes.",
     )
     fetch_max_bytes: int = _setting(

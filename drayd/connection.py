@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -305,8 +306,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing or self._transport is None:
             return
         self._closing = self._ended = True
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
+        # The client may be gone already.
+        with suppress(OSError):
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
         if not self._reading:
             self._transport.resume_reading()
 

@@ -24,7 +24,7 @@ from wal.segment import Segment
 log = logging.getLogger(__name__)
 
 ENTRIES_PER_LOOKUP = 32
-MAX_LOADS = 16
+MAX_LOADS = 8
 """Loads from the object store side by side; with the read-ahead size it bounds their memory."""
 
 

@@ -98,7 +98,7 @@ def walk(batch: memoryview, *, find_missing_keys: bool = False) -> Walk:
         raise BadRecords(f"{count} records in {len(batch) - HEADER_SIZE} bytes")
     try:
         return _walk_compiled(batch, find_missing_keys)
-    except (CorruptRecordException, UnicodeDecodeError, MemoryError, OverflowError):
+    except (BadRecords, CorruptRecordException, UnicodeDecodeError, MemoryError, OverflowError):
         return _walk_exactly(batch, count, find_missing_keys)
 
 

@@ -52,8 +52,9 @@ class Dated:
         self._modified_ms: dict[str, int] = {}
 
     async def put(self, path: str, parts: Sequence[Buffer]) -> None:
-        await self.inner.put(path, parts)
+        # Before it can be listed.
         self._modified_ms[path] = self._clock()
+        await self.inner.put(path, parts)
 
     async def get(self, path: str) -> bytes:
         return await self.inner.get(path)

@@ -52,6 +52,12 @@ def test_varying_sizes_are_left_to_the_careful_walk() -> None:
     assert quick(batch) is None
 
 
+def test_any_attributes_are_fine_as_in_kafka() -> None:
+    batch = build([(BASE_MS, b"a", b"three")] * 64)
+    batch[61 + 16 * 13 + 1] = 0x80
+    assert quick(batch) == careful(batch) != "refused"
+
+
 def test_null_values() -> None:
     batch = build([(BASE_MS, b"k", None)] * 200)
     assert quick(batch) == careful(batch) != "refused"
