@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import uuid
+from abc import ABC, abstractmethod
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ class Usage(NamedTuple):
     peak_rss_bytes: int
 
 
-class Server:
+class Server(ABC):
     """A broker process and its data folder."""
 
     name = "server"
@@ -162,16 +163,17 @@ class Server:
             return ""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
+    @abstractmethod
     def prepare(self) -> None:
         """What must happen before each start."""
 
+    @abstractmethod
     def command(self) -> list[str]:
         """The command line."""
-        raise NotImplementedError
 
+    @abstractmethod
     def find_address(self, output: str) -> Address | None:
         """The address to connect to, from what was printed since the start; None: not yet known."""
-        raise NotImplementedError
 
     def _answers(self, log_size: int) -> bool:
         with self.log.open("rb") as log:
@@ -255,6 +257,9 @@ class Dray(Server):
     def __init__(self, folder: Path, settings: Sequence[str] = ()) -> None:
         super().__init__(folder)
         self._settings = settings
+
+    def prepare(self) -> None:
+        """Nothing: it makes its own folder."""
 
     def command(self) -> list[str]:
         script = Path(sys.executable).with_name("drayd")

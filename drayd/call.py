@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +12,8 @@ from protocol.messages import make, nested, response_class
 
 Result = Any
 """A response entity, a future of one (Produce and Fetch), or Unanswered (acks=0)."""
-Deferred = asyncio.Future[Any]
 
-__all__ = ["Call", "Deferred", "Result", "Unanswered"]
+__all__ = ["Call", "Result", "Unanswered"]
 
 
 @dataclass(slots=True)
