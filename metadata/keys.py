@@ -3,22 +3,27 @@
 Nothing else in Dray builds a key. Numbers are zero-padded to twenty digits, so that lexical
 order is numeric order and `ceiling` finds the entry that covers an offset.
 
-A scope is the unit of a transaction: a MetaDomain, the topic registry, or the cluster. Each
-key belongs to exactly one; `scope_of` derives it from the key, so the two can't disagree.
+A scope is the unit of a transaction: a MetaDomain, the topic registry, the cluster, a consumer
+group, or the directory of groups. Each key belongs to exactly one; `scope_of` derives it from
+the key, so the two can't disagree.
 """
 
 from __future__ import annotations
 
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 ROOT = "/dray/v1"
 CLUSTER_SCOPE = "cluster"
 TOPICS_SCOPE = "topics"
+GROUP_NAMES_SCOPE = "group-names"
 
 CLUSTER_ID = f"{ROOT}/cluster/id"
 BROKERS = f"{ROOT}/cluster/brokers/"
 TOPIC_NAMES = f"{ROOT}/topics/names/"
 TOPIC_IDS = f"{ROOT}/topics/ids/"
+GROUP_NAMES = f"{ROOT}/group-names/"
+GROUPS = f"{ROOT}/groups/"
 
 # Greater than every character that a key's last part may hold. Both ends of a range have the
 # same number of slashes, because some stores sort by depth first.
@@ -37,6 +42,10 @@ def scope_of(key: str) -> str:
             return CLUSTER_SCOPE
         case ["topics"]:
             return TOPICS_SCOPE
+        case ["group-names"]:
+            return GROUP_NAMES_SCOPE
+        case ["groups"] if len(parts) > 5:
+            return f"group/{parts[4]}"
         case ["domains"] if len(parts) > 4 and parts[4].isdigit():
             return domain_scope(int(parts[4]))
         case _:
@@ -126,3 +135,50 @@ def garbage_object(domain_number: int, wal_id: UUID) -> str:
 
 def wal_id_of(key: str) -> UUID:
     return UUID(hex=key.rsplit("/", 1)[1])
+
+
+# -- consumer groups -----------------------------------------------------------------------------
+
+_EMPTY_GROUP = "%"
+"""Stands for the group id "", which Kafka allows; no other id is escaped to this."""
+
+
+def _escaped(group_id: str) -> str:
+    """A group id may be any text; a key's part has no slash and sorts before the end of a range."""
+    return quote(group_id, safe="").replace("~", "%7E") or _EMPTY_GROUP
+
+
+def group_scope(group_id: str) -> str:
+    return f"group/{_escaped(group_id)}"
+
+
+def group_name(group_id: str) -> str:
+    return f"{GROUP_NAMES}{_escaped(group_id)}"
+
+
+def group_id_of(name_key: str) -> str:
+    """The group that an entry of the directory is of."""
+    escaped = name_key.removeprefix(GROUP_NAMES)
+    return "" if escaped == _EMPTY_GROUP else unquote(escaped)
+
+
+def group_record(group_id: str) -> str:
+    return f"{GROUPS}{_escaped(group_id)}/record"
+
+
+def group_lease(group_id: str) -> str:
+    return f"{GROUPS}{_escaped(group_id)}/lease"
+
+
+def group_offsets(group_id: str) -> str:
+    return f"{GROUPS}{_escaped(group_id)}/offsets/"
+
+
+def group_offset(group_id: str, topic: UUID, partition: int) -> str:
+    return f"{GROUPS}{_escaped(group_id)}/offsets/{topic.hex}-{partition:010d}"
+
+
+def partition_of(offset_key: str) -> tuple[UUID, int]:
+    """The topic and the partition that a committed offset is of."""
+    topic, partition = offset_key.rsplit("/", 1)[1].split("-")
+    return UUID(hex=topic), int(partition)

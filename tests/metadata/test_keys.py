@@ -84,3 +84,29 @@ def test_what_a_key_names_can_be_read_from_it(wal_id: UUID, producer_id: int) ->
     assert keys.wal_id_of(keys.wal_object(1, wal_id)) == wal_id
     assert keys.wal_id_of(keys.garbage_object(1, wal_id)) == wal_id
     assert keys.producer_id_of(keys.producer(1, 2, producer_id)) == producer_id
+
+
+@given(st.text(), st.text(), st.uuids(), st.integers(0, 2**31 - 1))
+def test_any_text_is_a_group_id(one: str, other: str, topic: UUID, partition: int) -> None:
+    built = [
+        keys.group_record(one),
+        keys.group_lease(one),
+        keys.group_offset(one, topic, partition),
+    ]
+    assert {keys.scope_of(key) for key in built} == {keys.group_scope(one)}
+    assert (keys.group_scope(one) == keys.group_scope(other)) == (one == other)
+    name = keys.group_name(one)
+    assert keys.scope_of(name) == keys.GROUP_NAMES_SCOPE
+    assert keys.GROUP_NAMES < name < keys.end_of(keys.GROUP_NAMES)
+    assert name.count("/") == keys.GROUP_NAMES.count("/")
+    assert keys.group_id_of(name) == one
+
+
+@given(st.text(), st.uuids(), st.integers(0, 2**31 - 1))
+def test_a_committed_offset_lies_in_its_groups_range(
+    group_id: str, topic: UUID, partition: int
+) -> None:
+    key, prefix = keys.group_offset(group_id, topic, partition), keys.group_offsets(group_id)
+    assert prefix < key < keys.end_of(prefix)
+    assert key.count("/") == prefix.count("/")
+    assert keys.partition_of(key) == (topic, partition)

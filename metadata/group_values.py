@@ -1,0 +1,68 @@
+"""What is stored of consumer groups. As in `values`: fields are only ever added at the end, with
+a default.
+
+A group's record holds all of its membership: it changes together, and fits into one value.
+Committed offsets have a key each. Times are of the wall clock, in milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+# -- classic groups ------------------------------------------------------------------------------
+
+
+class ClassicRecord(msgspec.Struct, array_like=True, frozen=True, tag="classic"):
+    """A group of the classic protocol."""
+
+    generation: int = 0
+
+
+# -- consumer groups (KIP-848) -------------------------------------------------------------------
+
+
+class ConsumerRecord(msgspec.Struct, array_like=True, frozen=True, tag="consumer"):
+    """A group of the consumer protocol."""
+
+    epoch: int = 0
+
+
+# -- of every group ------------------------------------------------------------------------------
+
+GroupRecord: TypeAlias = ClassicRecord | ConsumerRecord
+
+
+class StoredGroup(msgspec.Struct, array_like=True, frozen=True):
+    record: ClassicRecord | ConsumerRecord
+    written_ms: int
+    """When the record was last changed."""
+
+
+class GroupName(msgspec.Struct, array_like=True, frozen=True):
+    """An entry of the directory. It is written before the group and removed after it, so there
+    may be an entry without a group, and never a group without an entry."""
+
+    group_id: str
+
+
+class Lease(msgspec.Struct, array_like=True, frozen=True):
+    """Who runs the group. Every write to a group checks this key's version, so that a holder
+    that was replaced can't write any more."""
+
+    broker_id: int
+    incarnation: str
+    epoch: int
+    """Grows with every holder."""
+    taken_ms: int
+
+
+class CommittedOffset(msgspec.Struct, array_like=True, frozen=True):
+    offset: int
+    leader_epoch: int
+    """-1 if the member gave none."""
+    metadata: str
+    committed_ms: int
+    expire_ms: int = -1
+    """Only of a commit that gave its own retention time."""
