@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drayd import operations
 from drayd.call import Call, Result
 from protocol.errors import ErrorCode
 from protocol.messages import make
@@ -27,14 +28,25 @@ async def handle(call: Call) -> Result:
     elif endpoint_type != BROKERS:
         code = ErrorCode.unsupported_endpoint_type
         message = f"Unsupported endpoint type {endpoint_type}"
-    nodes = broker.nodes() if code is ErrorCode.none else []
+    if code is not ErrorCode.none:
+        # As Kafka: the error says it all, the rest is empty.
+        return call.respond(
+            throttle_time=0,
+            error_code=code,
+            error_message=message,
+            endpoint_type=BROKERS,
+            cluster_id="",
+            controller_id=-1,
+            brokers=(),
+        )
+    nodes = broker.nodes()
     return call.respond(
         throttle_time=0,
-        error_code=code,
-        error_message=message,
+        error_code=ErrorCode.none,
+        error_message=None,
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id,
-        controller_id=min((node.node_id for node in nodes), default=-1),
+        controller_id=min(node.node_id for node in nodes),
         brokers=tuple(
             make(
                 call.item_class("brokers"),
@@ -45,5 +57,8 @@ async def handle(call: Call) -> Result:
                 is_fenced=False,
             )
             for node in nodes
+        ),
+        cluster_authorized_operations=operations.shown(
+            operations.CLUSTER, call.request.include_cluster_authorized_operations
         ),
     )

@@ -1,0 +1,43 @@
+"""Every difference between Kafka's answers and Dray's that is allowed, with its reason.
+
+A rule is for an API (`*`: all) and a path of its answer (`*`: one step, `**`: any number). What a
+rule covers is replaced before answers are compared or recorded:
+
+- SYMBOL: each distinct value becomes `<kind n>`, so it must be the same value at the same places;
+  null, -1, 0 and empty text stay what they are.
+- TIME: a time of today becomes `<now>`.
+- IGNORED: the value isn't compared at all.
+- UNORDERED: the items of a list are compared without regard to their order.
+- WHOLE: batches that are cut off at the end of an answer are left out.
+"""
+
+from typing import NamedTuple
+
+SYMBOL, TIME, IGNORED, UNORDERED, WHOLE = "symbol", "time", "ignored", "unordered", "whole"
+
+
+class Rule(NamedTuple):
+    """One allowed difference."""
+
+    api: str
+    path: str
+    rule: str
+    reason: str
+
+
+RULES = (
+    # Values that no two servers share.
+    Rule("*", "**.port", SYMBOL, "each server listens on a free port"),
+    Rule("*", "**.cluster_id", SYMBOL, "random"),
+    Rule("*", "**.topic_id", SYMBOL, "random"),
+    Rule("*", "**.producer_id", SYMBOL, "handed out from blocks of different sizes"),
+    Rule("*", "**.session_id", SYMBOL, "random"),
+    Rule("*", "**.member_id", SYMBOL, "random"),
+    Rule("*", "**.log_append_time", TIME, "the server's clock"),
+    # What is a matter of hash tables, or of chance.
+    Rule("Metadata", "topics", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("Produce", "responses", UNORDERED, "Kafka's order is that of a hash table"),
+    # What Dray is.
+    Rule("Fetch", "**.records", WHOLE, "Kafka cuts the last batch, clients drop it; Dray doesn't"),
+    Rule("ApiVersions", "api_keys", IGNORED, "Dray lacks APIs; `versions` compares what it has"),
+)

@@ -1,0 +1,44 @@
+"""The two servers, with settings that agree, and what each says that it speaks."""
+
+from pathlib import Path
+
+from compat.oracle import schema
+from compat.oracle.connection import Connection
+from compat.oracle.scenario import Versions
+from compat.servers import Dray, Kafka
+from compat.wire import Address
+
+DRAY_SETTINGS = ("broker.id=1",)
+KAFKA_SETTINGS = (
+    # Records of scenarios have fixed, old times: nothing may be removed while they are played.
+    "log.initial.task.delay.ms=86400000",
+    "log.retention.check.interval.ms=86400000",
+)
+
+
+def kafka(folder: Path) -> Kafka:
+    """Apache Kafka for the oracle."""
+    return Kafka(folder / "kafka", synced=False, settings=KAFKA_SETTINGS)
+
+
+def dray(folder: Path) -> Dray:
+    """Dray for the oracle."""
+    return Dray(folder / "dray", DRAY_SETTINGS)
+
+
+def versions(address: Address) -> Versions:
+    """The versions that the server at this address and kio both know."""
+    connection = Connection(address)
+    api = schema.apis()["ApiVersions"]
+    body = {"client_software_name": "oracle", "client_software_version": "1"}
+    answer = connection.receive(connection.send(api, 3, body, "oracle"))
+    connection.close()
+    offered = {each["api_key"]: each for each in answer["api_keys"]}
+    found = {}
+    for name, each in schema.apis().items():
+        if each.key in offered:
+            low = max(offered[each.key]["min_version"], each.versions[0])
+            high = min(offered[each.key]["max_version"], each.versions[-1])
+            if low <= high:
+                found[name] = (low, high)
+    return found
