@@ -52,7 +52,7 @@ class Lease(msgspec.Struct, array_like=True, frozen=True):
     that was replaced can't write any more."""
 
     broker_id: int
-    incarnation: str
+    registration: str
     epoch: int
     """Grows with every holder."""
     taken_ms: int

@@ -31,7 +31,12 @@ class EmbeddedSession:
             raise ValueError(f"a session's ttl must be more than 0 seconds, got {ttl}")
         self.id = uuid.uuid4().hex
         self.lost = asyncio.Event()
+        self._closing = False
         self._keys = keys
+
+    @property
+    def valid(self) -> bool:
+        return not self._closing
 
     async def put(self, key: str, value: bytes, *, scope: str) -> None:
         await self._write(scope, Put(key, value))
@@ -40,6 +45,7 @@ class EmbeddedSession:
         await self._write(scope, Delete(key))
 
     async def close(self) -> None:
+        self._closing = True
         if not self.lost.is_set():
             await self._keys.end_session(self.id)
             self.lost.set()

@@ -120,6 +120,12 @@ class Session(Protocol):
     def lost(self) -> asyncio.Event:
         """Set once the session has ended, by loss or by ``close``."""
 
+    @property
+    def valid(self) -> bool:
+        """Whether the session's keys certainly exist still, by the monotonic clock of this
+        process: it turns False before the store can remove them, however long this process
+        stood still."""
+
     async def put(self, key: str, value: bytes, *, scope: str) -> None:
         """Write an ephemeral key; ``Conflict`` if it exists and is not this session's own."""
 

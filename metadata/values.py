@@ -42,6 +42,8 @@ class Broker(msgspec.Struct, array_like=True, frozen=True):
     incarnation: str
     started_ms: int
     version: str
+    registration: str = ""
+    """Another one with every session that the broker has: what a lease is given to."""
 
 
 class StreamRef(msgspec.Struct, array_like=True, frozen=True):
