@@ -1,4 +1,4 @@
-"""What compat needs from outside Python: Kafka's jars, kcat and the franz-go client.
+"""What compat needs from outside Python: Kafka's jars, kcat, and the clients in other languages.
 
 Everything lands under ``build/`` and is made once; a source file that is newer than what was
 made from it makes it again. A missing program is reported in one sentence by ``Missing``.
@@ -70,33 +70,75 @@ def java(main_class: str, *arguments: str, jvm: Sequence[str] = ()) -> list[str]
     return [java_program(), *jvm, "-cp", f"{kafka_libs()}/*", main_class, *arguments]
 
 
-def java_client() -> list[str]:
-    """The command of our Java client, compiled first if needed."""
-    source = COMPAT / "clients" / "java" / "Client.java"
+def java_client(main_class: str = "Client") -> list[str]:
+    """The command of one of our Java programs, compiled first if needed."""
+    source = COMPAT / "clients" / "java" / f"{main_class}.java"
     classes = BUILD / "compat" / "java"
     libs = kafka_libs()
-    if not _is_newer(classes / "Client.class", [source]):
+    if not _is_newer(classes / f"{main_class}.class", [source]):
         classes.mkdir(parents=True, exist_ok=True)
         javac = program("javac", "the Java client needs a JDK, version 17 or newer.")
         _make(
             [javac, "-cp", f"{libs}/*", "-d", str(classes), str(source)],
-            "the Java client does not compile",
+            f"{source.name} does not compile",
         )
-    return [java_program(), "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{libs}/*", "Client"]
+    # These run for seconds: the JVM's best compiler would cost more than it brings.
+    fast_start = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+    return [java_program(), *fast_start, "-cp", f"{classes}:{libs}/*", main_class]
 
 
-def franz_client() -> list[str]:
-    """The command of our franz-go client, built first if needed."""
-    folder = COMPAT / "clients" / "franz"
-    binary = BUILD / "compat" / "franz"
-    if not _is_newer(binary, [folder / "main.go", folder / "go.mod", folder / "go.sum"]):
-        go = program("go", "the franz-go client needs Go, version 1.26 or newer.")
+def go_client(name: str) -> list[str]:
+    """The command of one of our Go clients, built first if needed."""
+    folder = COMPAT / "clients" / "go"
+    binary = BUILD / "compat" / name
+    if not _is_newer(binary, [*folder.glob("*/*.go"), folder / "go.mod", folder / "go.sum"]):
+        go = program("go", "the Go clients need it, in version 1.26 or newer.")
         binary.parent.mkdir(parents=True, exist_ok=True)
         _make(
-            [go, "build", "-trimpath", "-o", str(binary), "."],
-            "the franz-go client does not build",
+            [go, "build", "-trimpath", "-o", str(binary), f"./{name}"],
+            f"the Go client {name} does not build",
             cwd=folder,
         )
+    return [str(binary)]
+
+
+def kafkajs_client() -> list[str]:
+    """The command of our KafkaJS client, its packages installed first if needed.
+
+    Node finds packages beside the program, so both are in a folder under ``build/``.
+    """
+    source = COMPAT / "clients" / "kafkajs"
+    folder = BUILD / "compat" / "kafkajs"
+    node = program("node", "the KafkaJS client needs Node.js, version 20 or newer.")
+    stamp = folder / ".installed"
+    if not _is_newer(stamp, [source / "package.json"]):
+        npm = program("npm", "it installs KafkaJS and comes with Node.js.")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source / "package.json", folder)
+        _make(
+            [npm, "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"],
+            "npm could not install KafkaJS",
+            cwd=folder,
+        )
+        stamp.touch()
+    shutil.copy(source / "client.js", folder)
+    return [node, str(folder / "client.js")]
+
+
+def rust_client() -> list[str]:
+    """The command of our rskafka client, built first if needed, away from the sources."""
+    source = COMPAT / "clients" / "rskafka"
+    folder = BUILD / "compat" / "rskafka"
+    binary = folder / "target" / "debug" / "rskafka-client"
+    sources = [source / "Cargo.toml", source / "src" / "main.rs"]
+    if not _is_newer(binary, sources):
+        cargo = program("cargo", "the rskafka client needs Rust, version 1.85 or newer.")
+        for each in sources:
+            copy = folder / each.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(each, copy)
+        _make([cargo, "build", "--quiet"], "the rskafka client does not build", cwd=folder)
+        binary.touch()
     return [str(binary)]
 
 

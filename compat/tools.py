@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from compat import toolchain
 from compat.load import COMMITS_AT_ITS_END, LoadFailed
@@ -11,7 +11,7 @@ from compat.load import run as run_process
 RECORDS = 500
 
 
-def run(bootstrap: str) -> list[tuple[str, str]]:
+def run(bootstrap: str) -> dict[str, str]:
     """Each tool's name and what is wrong; an empty string if nothing is."""
     checks: tuple[tuple[str, Callable[[str], str]], ...] = (
         ("BrokerApiVersionsCommand", _api_versions),
@@ -23,12 +23,12 @@ def run(bootstrap: str) -> list[tuple[str, str]]:
         ("EndToEndLatency", _end_to_end),
         ("TopicCommand --delete", _delete),
     )
-    results = []
+    results = {}
     for name, check in checks:
         try:
-            results.append((name, check(bootstrap)))
+            results[name] = check(bootstrap)
         except LoadFailed as failure:
-            results.append((name, str(failure)))
+            results[name] = str(failure)
     return results
 
 
@@ -111,3 +111,11 @@ def _delete(bootstrap: str) -> str:
     _tool("TopicCommand", *arguments, "--delete", "--topic", "tools-latency")
     listed = _tool("TopicCommand", *arguments, "--list").split()
     return "" if "tools-latency" not in listed else "tools-latency is still there"
+
+
+def table(results: Mapping[str, str]) -> str:
+    """A line for each tool."""
+    width = max(map(len, results), default=0)
+    lines = [f"| {'tool'.ljust(width)} |   |", f"| {'-' * width} | - |"]
+    lines += [f"| {name.ljust(width)} | {'✗' if said else '✓'} |" for name, said in results.items()]
+    return "\n".join(lines)

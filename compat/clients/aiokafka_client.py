@@ -1,51 +1,105 @@
 """aiokafka: ``python -m compat.clients.aiokafka_client``."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import for_code
 
-from compat.clients.job import CASE_TIMEOUT_S, Case, Record, pack, serve, unpack
+from compat.clients.job import CASE_TIMEOUT_S, Case, Doer, Record, Refused, pack, serve, unpack
 
 CASE_TIMEOUT_MS = int(CASE_TIMEOUT_S * 1000)
 
 
-def describe(_bootstrap: str, _case: Case) -> dict[str, Any]:
+def about(_bootstrap: str, _case: Case) -> dict[str, Any]:
     return {
         "version": aiokafka.__version__,
         "compressions": ["none", "gzip", "snappy", "lz4", "zstd"],
     }
 
 
-def create(bootstrap: str, case: Case) -> None:
-    asyncio.run(_create(bootstrap, case))
-
-
-def produce(bootstrap: str, case: Case) -> list[int | None]:
-    return asyncio.run(_produce(bootstrap, case))
-
-
-def consume(bootstrap: str, case: Case) -> list[Record]:
-    return asyncio.run(_consume(bootstrap, case))
-
-
-def offsets(bootstrap: str, case: Case) -> dict[str, int]:
-    return asyncio.run(_offsets(bootstrap, case))
-
-
-async def _create(bootstrap: str, case: Case) -> None:
+@asynccontextmanager
+async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        topic = NewTopic(case["topic"], num_partitions=case["partitions"], replication_factor=1)
-        answer = await admin.create_topics([topic], timeout_ms=CASE_TIMEOUT_MS)
-        for name, code, *message in answer.topic_errors:
-            if code:
-                raise RuntimeError(f"{name}: code {code} {message}")
+        yield admin
     finally:
         await admin.close()
+
+
+async def _create(bootstrap: str, case: Case) -> None:
+    topic = NewTopic(
+        case["topic"],
+        num_partitions=case["partitions"],
+        replication_factor=1,
+        topic_configs=case["configs"],
+    )
+    async with _admin(bootstrap) as admin:
+        answer = await admin.create_topics([topic], timeout_ms=CASE_TIMEOUT_MS)
+    for name, code, *message in answer.topic_errors:
+        _check(code, name, message)
+
+
+async def _describe(bootstrap: str, case: Case) -> dict[str, Any] | None:
+    async with _admin(bootstrap) as admin:
+        # Not describe_topics: with names it asks the broker to create what isn't there.
+        if case["topic"] not in await admin.list_topics():
+            return None
+        (topic,) = await admin.describe_topics([case["topic"]])
+    _check(topic["error_code"], case["topic"])
+    return {"partitions": len(topic["partitions"])}
+
+
+async def _cluster(bootstrap: str, _case: Case) -> dict[str, Any]:
+    async with _admin(bootstrap) as admin:
+        found = await admin.describe_cluster()
+    return {"ports": sorted(broker["port"] for broker in found["brokers"])}
+
+
+async def _describe_configs(bootstrap: str, case: Case) -> dict[str, str | None]:
+    resource = ConfigResource(ConfigResourceType.TOPIC, case["topic"])
+    async with _admin(bootstrap) as admin:
+        (answer,) = await admin.describe_configs([resource])
+    ((code, message, _, name, entries),) = answer.resources
+    _check(code, name, message)
+    return {entry[0]: entry[1] for entry in entries}
+
+
+async def _alter_configs(bootstrap: str, case: Case) -> None:
+    resource = ConfigResource(ConfigResourceType.TOPIC, case["topic"], case["configs"])
+    async with _admin(bootstrap) as admin:
+        (answer,) = await admin.alter_configs([resource])
+    for code, message, _, name in answer.resources:
+        _check(code, name, message)
+
+
+async def _create_partitions(bootstrap: str, case: Case) -> None:
+    async with _admin(bootstrap) as admin:
+        await admin.create_partitions({case["topic"]: NewPartitions(case["partitions"])})
+
+
+async def _delete_records(bootstrap: str, case: Case) -> None:
+    place = TopicPartition(case["topic"], case["partition"])
+    async with _admin(bootstrap) as admin:
+        await admin.delete_records({place: RecordsToDelete(case["before"])})
+
+
+async def _delete(bootstrap: str, case: Case) -> None:
+    async with _admin(bootstrap) as admin:
+        answer = await admin.delete_topics([case["topic"]], timeout_ms=CASE_TIMEOUT_MS)
+    for name, code in answer.topic_error_codes:
+        _check(code, name)
+
+
+def _check(code: int, name: str, message: object = "") -> None:
+    if code:
+        raise Refused(f"{name}: {for_code(code).__name__} {message}")
 
 
 async def _produce(bootstrap: str, case: Case) -> list[int | None]:
@@ -56,6 +110,7 @@ async def _produce(bootstrap: str, case: Case) -> list[int | None]:
         enable_idempotence=case["idempotent"],
         compression_type=None if compression == "none" else compression,
         linger_ms=20,
+        max_request_size=case["max_bytes"],
     )
     await producer.start()
     try:
@@ -81,16 +136,14 @@ async def _produce(bootstrap: str, case: Case) -> list[int | None]:
 
 
 async def _consume(bootstrap: str, case: Case) -> list[Record]:
-    wanted = sum(case["ends"])
+    wanted = sum(case["counts"])
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None, check_crcs=True)
     await consumer.start()
     try:
-        places = [
-            TopicPartition(case["topic"], partition) for partition in range(len(case["ends"]))
-        ]
+        places = [TopicPartition(case["topic"], i) for i in range(len(case["starts"]))]
         consumer.assign(places)
-        for place in places:
-            consumer.seek(place, 0)
+        for place, start in zip(places, case["starts"], strict=True):
+            consumer.seek(place, start)
         records: list[Record] = []
         async with asyncio.timeout(CASE_TIMEOUT_S):
             while len(records) < wanted:
@@ -127,13 +180,27 @@ def _record(message: Any) -> Record:
     }
 
 
+def _run(doer: Callable[[str, Case], Awaitable[Any]]) -> Doer:
+    async def done(bootstrap: str, case: Case) -> Any:
+        return await doer(bootstrap, case)
+
+    return lambda bootstrap, case: asyncio.run(done(bootstrap, case))
+
+
 if __name__ == "__main__":
     serve(
         {
-            "describe": describe,
-            "create": create,
-            "produce": produce,
-            "consume": consume,
-            "offsets": offsets,
+            "about": about,
+            "create": _run(_create),
+            "describe": _run(_describe),
+            "cluster": _run(_cluster),
+            "describe_configs": _run(_describe_configs),
+            "alter_configs": _run(_alter_configs),
+            "create_partitions": _run(_create_partitions),
+            "produce": _run(_produce),
+            "consume": _run(_consume),
+            "offsets": _run(_offsets),
+            "delete_records": _run(_delete_records),
+            "delete": _run(_delete),
         }
     )

@@ -1,24 +1,36 @@
 """What a client program is asked and what it answers, so that all of them are driven alike.
 
-A job is one JSON object on standard input, the answer one JSON object on standard output:
-``{"do": …, "bootstrap": "host:port", "cases": […]}`` gives ``{"results": […]}`` with one result
-for each case, either ``{"ok": …}`` or ``{"error": "…"}``. Keys, values and header values are in
-base64, or null.
+A client program reads jobs from standard input, one JSON object a line,
+``{"do": …, "bootstrap": "host:port", "case": {…}}``, and writes one line for each, in order:
+``{"ok": …}`` or ``{"error": "…"}``. It ends when its input does. Keys, values and header values
+are in base64, or null; offsets and timestamps are numbers.
 
-=========== =============================================== =====================================
-do          a case                                          its "ok"
-=========== =============================================== =====================================
-describe    {}                                              version, compressions, and what it can
-create      topic, partitions                               null
-produce     topic, compression, acks, idempotent, records   the records' offsets (null: unknown)
-consume     topic, ends (records in each partition)         the records, with offsets
-offsets     topic, partition, timestamp                     earliest, latest, at
-=========== =============================================== =====================================
+================= =========================================== ====================================
+do                a case                                      its "ok"
+================= =========================================== ====================================
+about             {}                                          version, compressions, what it lacks
+create            topic, partitions, configs                  null
+describe          topic                                       partitions (their count), or null
+cluster           {}                                          ports (of the brokers, sorted)
+describe_configs  topic                                       every config's name and value
+alter_configs     topic, configs                              null
+create_partitions topic, partitions (the new total)           null
+produce           topic, compression, acks, idempotent,       the records' offsets (null: unknown)
+                  max_bytes (of a request), records
+consume           topic, starts (offsets), counts (records    the records, with offsets
+                  of each partition)
+offsets           topic, partition, timestamp                 earliest, latest, at
+delete_records    topic, partition, before (an offset)        null
+delete            topic                                       null
+================= =========================================== ====================================
 
-What a client can is, unless it says otherwise: ``creates`` topics, ``timestamps`` are its to set,
-``null_headers`` (headers without a value); ``plain`` is a client for lines of text alone.
+``about`` answers ``cannot``: for each check (``compat/checks.py``) that the client doesn't offer,
+the reason. Unless it says otherwise: ``timestamps`` are its to set, topics are created with
+``create_configs``, and it can send ``null_headers`` (headers without a value), ``empty`` keys and
+values that are not null, and values of any ``bytes``, not only lines of text.
 
-A consumer is assigned its partitions and starts at offset 0; it never joins a group.
+A consumer is assigned its partitions; it never joins a group. A ``describe`` of a topic that
+isn't there is null and creates nothing.
 """
 
 import json
@@ -48,17 +60,22 @@ class TimedOut(Exception):
     """The broker did not give what was expected in time."""
 
 
+class Refused(Exception):
+    """The broker answered with an error that the client reports as a value."""
+
+
 def serve(doers: Mapping[str, Doer]) -> None:
-    """Read the job, do its cases one after the other, write the answer."""
-    job = json.load(sys.stdin)
-    do = doers[job["do"]]
-    results: list[dict[str, Any]] = []
-    for case in job["cases"]:
+    """Answer jobs until there are no more."""
+    answers = sys.stdout
+    # What a library prints by itself must not get between the answers.
+    sys.stdout = sys.stderr
+    for line in sys.stdin:
+        job = json.loads(line)
         try:
-            results.append({"ok": do(job["bootstrap"], case)})
+            answer = {"ok": doers[job["do"]](job["bootstrap"], job["case"])}
         except Exception as error:  # noqa: BLE001  a case that fails is a result like any other
-            results.append({"error": f"{type(error).__name__}: {error}"})
-    json.dump({"results": results}, sys.stdout)
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 def pack(data: bytes | None) -> str | None:

@@ -1,19 +1,22 @@
 """kafka-python: ``python -m compat.clients.kafka_python``."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import kafka
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.codec import has_lz4, has_snappy, has_zstd
+from kafka.errors import UnknownTopicOrPartitionError, for_code
 
-from compat.clients.job import CASE_TIMEOUT_S, Case, Record, TimedOut, pack, serve, unpack
+from compat.clients.job import CASE_TIMEOUT_S, Case, Record, Refused, TimedOut, pack, serve, unpack
 
 CASE_TIMEOUT_MS = int(CASE_TIMEOUT_S * 1000)
 
 
-def describe(_bootstrap: str, _case: Case) -> dict[str, Any]:
+def about(_bootstrap: str, _case: Case) -> dict[str, Any]:
     optional = {"snappy": has_snappy(), "lz4": has_lz4(), "zstd": has_zstd()}
     return {
         "version": kafka.__version__,
@@ -23,10 +26,67 @@ def describe(_bootstrap: str, _case: Case) -> dict[str, Any]:
 
 
 def create(bootstrap: str, case: Case) -> None:
+    asked = {
+        "num_partitions": case["partitions"],
+        "replication_factor": 1,
+        "configs": case["configs"],
+    }
+    with _admin(bootstrap) as admin:
+        admin.create_topics({case["topic"]: asked}, timeout_ms=CASE_TIMEOUT_MS)
+
+
+def describe(bootstrap: str, case: Case) -> dict[str, Any] | None:
+    with _admin(bootstrap) as admin:
+        (topic,) = admin.describe_topics([case["topic"]])
+    code = topic["error_code"]
+    if code == UnknownTopicOrPartitionError.errno:
+        return None
+    if code:
+        raise for_code(code)
+    return {"partitions": len(topic["partitions"])}
+
+
+def cluster(bootstrap: str, _case: Case) -> dict[str, Any]:
+    with _admin(bootstrap) as admin:
+        return {"ports": sorted(broker["port"] for broker in admin.describe_cluster()["brokers"])}
+
+
+def describe_configs(bootstrap: str, case: Case) -> dict[str, str | None]:
+    resource = ConfigResource(ConfigResourceType.TOPIC, case["topic"])
+    with _admin(bootstrap) as admin:
+        found = admin.describe_configs([resource], config_filter="all")
+    return {name: str(entry["value"]) for name, entry in found["topic"][case["topic"]].items()}
+
+
+def alter_configs(bootstrap: str, case: Case) -> None:
+    resource = ConfigResource(ConfigResourceType.TOPIC, case["topic"], case["configs"])
+    with _admin(bootstrap) as admin:
+        result = admin.alter_configs([resource])["topic"][case["topic"]]
+    if result != "OK":
+        raise Refused(result)
+
+
+def create_partitions(bootstrap: str, case: Case) -> None:
+    with _admin(bootstrap) as admin:
+        admin.create_partitions({case["topic"]: case["partitions"]}, timeout_ms=CASE_TIMEOUT_MS)
+
+
+def delete_records(bootstrap: str, case: Case) -> None:
+    place = TopicPartition(case["topic"], case["partition"])
+    with _admin(bootstrap) as admin:
+        admin.delete_records({place: case["before"]}, timeout_ms=CASE_TIMEOUT_MS)
+
+
+def delete(bootstrap: str, case: Case) -> None:
+    with _admin(bootstrap) as admin:
+        admin.delete_topics([case["topic"]], timeout_ms=CASE_TIMEOUT_MS)
+
+
+@contextmanager
+def _admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
-        topic = NewTopic(case["topic"], num_partitions=case["partitions"], replication_factor=1)
-        admin.create_topics([topic], timeout_ms=CASE_TIMEOUT_MS)
+        yield admin
     finally:
         admin.close()
 
@@ -39,6 +99,7 @@ def produce(bootstrap: str, case: Case) -> list[int | None]:
         enable_idempotence=case["idempotent"],
         compression_type=None if compression == "none" else compression,
         linger_ms=20,
+        max_request_size=case["max_bytes"],
     )
     try:
         sent = [
@@ -60,15 +121,13 @@ def produce(bootstrap: str, case: Case) -> list[int | None]:
 
 
 def consume(bootstrap: str, case: Case) -> list[Record]:
-    wanted = sum(case["ends"])
+    wanted = sum(case["counts"])
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, check_crcs=True)
     try:
-        places = [
-            TopicPartition(case["topic"], partition) for partition in range(len(case["ends"]))
-        ]
+        places = [TopicPartition(case["topic"], i) for i in range(len(case["starts"]))]
         consumer.assign(places)
-        for place in places:
-            consumer.seek(place, 0)
+        for place, start in zip(places, case["starts"], strict=True):
+            consumer.seek(place, start)
         records: list[Record] = []
         deadline = time.monotonic() + CASE_TIMEOUT_S
         while len(records) < wanted:
@@ -109,10 +168,17 @@ def _record(message: Any) -> Record:
 if __name__ == "__main__":
     serve(
         {
-            "describe": describe,
+            "about": about,
             "create": create,
+            "describe": describe,
+            "cluster": cluster,
+            "describe_configs": describe_configs,
+            "alter_configs": alter_configs,
+            "create_partitions": create_partitions,
             "produce": produce,
             "consume": consume,
             "offsets": offsets,
+            "delete_records": delete_records,
+            "delete": delete,
         }
     )

@@ -1,10 +1,11 @@
 """kcat, driven through its command line: ``python -m compat.clients.kcat``.
 
 kcat takes headers once for a whole call, so records go in runs that share partition and headers;
-it can set no timestamps and create no topics. Text records only: a unit separator stands between
-key and value, a record separator after each record.
+it can set no timestamps, and what is empty it sends as null. Text records only: a unit separator
+stands between key and value, a record separator after each record.
 """
 
+import json
 import re
 import subprocess
 import time
@@ -21,18 +22,42 @@ EARLIEST, LATEST = -2, -1
 FORMAT = "%p %o %T %K %S %h\x1e%k%s"
 
 
-def describe(_bootstrap: str, _case: Case) -> dict[str, Any]:
+NO_ADMIN = "kcat has no admin commands"
+
+
+def about(_bootstrap: str, _case: Case) -> dict[str, Any]:
     text = subprocess.run(
         [toolchain.kcat(), "-V"], capture_output=True, text=True, check=True
     ).stdout
-    version = re.search(r"Version (\S+) \(.*librdkafka (\S+)", text)
+    version = re.search(r"Version (\S+) \(.*librdkafka (\S+?),? ", text)
+    admin = ("create", "describe configs", "alter configs", "create partitions")
     return {
         "version": f"{version[1]} (librdkafka {version[2]})" if version else "unknown",
         "compressions": ["none", "gzip", "snappy", "lz4", "zstd"],
-        "creates": False,
+        "cannot": dict.fromkeys((*admin, "delete records", "delete topic"), NO_ADMIN),
         "timestamps": False,
-        "plain": True,
+        "empty": False,
+        "bytes": False,
     }
+
+
+def describe(bootstrap: str, case: Case) -> dict[str, Any] | None:
+    for topic in _listing(bootstrap)["topics"]:
+        if topic["topic"] == case["topic"]:
+            return {"partitions": len(topic["partitions"])}
+    return None
+
+
+def cluster(bootstrap: str, _case: Case) -> dict[str, Any]:
+    names = [broker["name"] for broker in _listing(bootstrap)["brokers"]]
+    return {"ports": sorted(int(name.rpartition(":")[2]) for name in names)}
+
+
+def _listing(bootstrap: str) -> dict[str, Any]:
+    # Everything: a topic that is asked for by its name could be created by that.
+    data, _ = _kcat(["-L", "-J", "-b", bootstrap])
+    listing: dict[str, Any] = json.loads(data)
+    return listing
 
 
 def produce(bootstrap: str, case: Case) -> list[int | None]:
@@ -78,6 +103,7 @@ def _produce_run(bootstrap: str, case: Case, records: list[Record]) -> list[int]
             *("-K", KEY_END.decode(), "-D", RECORD_END.decode(), "-z", case["compression"]),
             *("-X", f"acks={case['acks']}", "-X", "topic.produce.offset.report=true"),
             *("-X", f"enable.idempotence={str(case['idempotent']).lower()}", "-vvv"),
+            *("-X", f"message.max.bytes={case['max_bytes']}", "-Z"),
             *headers,
         ],
         lines,
@@ -89,13 +115,13 @@ def _produce_run(bootstrap: str, case: Case, records: list[Record]) -> list[int]
 
 def consume(bootstrap: str, case: Case) -> list[Record]:
     records = []
-    for partition, count in enumerate(case["ends"]):
+    for partition, (start, count) in enumerate(zip(case["starts"], case["counts"], strict=True)):
         if not count:
             continue
         data, _ = _kcat(
             [
                 *("-C", "-q", "-b", bootstrap, "-t", case["topic"], "-p", str(partition)),
-                *("-o", "beginning", "-c", str(count), "-f", FORMAT, "-X", "check.crcs=true"),
+                *("-o", str(start), "-c", str(count), "-f", FORMAT, "-X", "check.crcs=true"),
             ]
         )
         records += _parse(data)
@@ -165,4 +191,13 @@ def _kcat(arguments: list[str], data: bytes = b"") -> tuple[bytes, str]:
 
 
 if __name__ == "__main__":
-    serve({"describe": describe, "produce": produce, "consume": consume, "offsets": offsets})
+    serve(
+        {
+            "about": about,
+            "describe": describe,
+            "cluster": cluster,
+            "produce": produce,
+            "consume": consume,
+            "offsets": offsets,
+        }
+    )

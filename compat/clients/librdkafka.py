@@ -1,31 +1,98 @@
 """confluent-kafka, which is librdkafka: ``python -m compat.clients.librdkafka``."""
 
 import time
-from functools import partial
+from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import cache, partial
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from compat.clients.job import CASE_TIMEOUT_S, Case, Record, TimedOut, pack, serve, unpack
 
-EARLIEST = 0
 
-
-def describe(_bootstrap: str, _case: Case) -> dict[str, Any]:
+def about(_bootstrap: str, _case: Case) -> dict[str, Any]:
     return {
-        "version": confluent_kafka.libversion()[0],
+        "version": f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})",
         "compressions": ["none", "gzip", "snappy", "lz4", "zstd"],
     }
 
 
 def create(bootstrap: str, case: Case) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic(case["topic"], num_partitions=case["partitions"], replication_factor=1)
-    for done in admin.create_topics([topic], operation_timeout=CASE_TIMEOUT_S).values():
-        done.result(CASE_TIMEOUT_S)
+    topic = NewTopic(
+        case["topic"],
+        num_partitions=case["partitions"],
+        replication_factor=1,
+        config=case["configs"],
+    )
+    _wait(_admin(bootstrap).create_topics([topic], operation_timeout=CASE_TIMEOUT_S))
+
+
+def describe(bootstrap: str, case: Case) -> dict[str, Any] | None:
+    asked = TopicCollection([case["topic"]])
+    try:
+        (topic,) = _wait(_admin(bootstrap).describe_topics(asked, request_timeout=CASE_TIMEOUT_S))
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise
+    return {"partitions": len(topic.partitions)}
+
+
+def cluster(bootstrap: str, _case: Case) -> dict[str, Any]:
+    found = _admin(bootstrap).describe_cluster(request_timeout=CASE_TIMEOUT_S)
+    return {"ports": sorted(node.port for node in found.result(CASE_TIMEOUT_S).nodes)}
+
+
+def describe_configs(bootstrap: str, case: Case) -> dict[str, str | None]:
+    resource = ConfigResource(ResourceType.TOPIC, case["topic"])
+    (entries,) = _wait(_admin(bootstrap).describe_configs([resource]))
+    return {name: entry.value for name, entry in entries.items()}
+
+
+def alter_configs(bootstrap: str, case: Case) -> None:
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in case["configs"].items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, case["topic"], incremental_configs=entries)
+    _wait(_admin(bootstrap).incremental_alter_configs([resource]))
+
+
+def create_partitions(bootstrap: str, case: Case) -> None:
+    _wait(_admin(bootstrap).create_partitions([NewPartitions(case["topic"], case["partitions"])]))
+
+
+def delete_records(bootstrap: str, case: Case) -> None:
+    place = TopicPartition(case["topic"], case["partition"], case["before"])
+    _wait(_admin(bootstrap).delete_records([place]))
+
+
+def delete(bootstrap: str, case: Case) -> None:
+    _wait(_admin(bootstrap).delete_topics([case["topic"]], operation_timeout=CASE_TIMEOUT_S))
+
+
+@cache
+def _admin(bootstrap: str) -> AdminClient:
+    # Kept: a client that nobody holds ends, and its answers with it.
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def _wait(futures: Mapping[Any, Future[Any]]) -> list[Any]:
+    return [future.result(CASE_TIMEOUT_S) for future in futures.values()]
 
 
 def produce(bootstrap: str, case: Case) -> list[int | None]:
@@ -36,6 +103,7 @@ def produce(bootstrap: str, case: Case) -> list[int | None]:
             "enable.idempotence": case["idempotent"],
             "compression.type": case["compression"],
             "message.timeout.ms": int(CASE_TIMEOUT_S * 1000),
+            "message.max.bytes": case["max_bytes"],
             "linger.ms": 20,
         }
     )
@@ -68,12 +136,12 @@ def produce(bootstrap: str, case: Case) -> list[int | None]:
 
 def consume(bootstrap: str, case: Case) -> list[Record]:
     consumer = _consumer(bootstrap)
-    wanted = sum(case["ends"])
+    wanted = sum(case["counts"])
     try:
         consumer.assign(
             [
-                TopicPartition(case["topic"], partition, EARLIEST)
-                for partition in range(len(case["ends"]))
+                TopicPartition(case["topic"], partition, start)
+                for partition, start in enumerate(case["starts"])
             ]
         )
         records: list[Record] = []
@@ -136,10 +204,17 @@ def _bytes(data: str | bytes | None) -> bytes | None:
 if __name__ == "__main__":
     serve(
         {
-            "describe": describe,
+            "about": about,
             "create": create,
+            "describe": describe,
+            "cluster": cluster,
+            "describe_configs": describe_configs,
+            "alter_configs": alter_configs,
+            "create_partitions": create_partitions,
             "produce": produce,
             "consume": consume,
             "offsets": offsets,
+            "delete_records": delete_records,
+            "delete": delete,
         }
     )

@@ -1,23 +1,37 @@
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -25,44 +39,49 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
- * Kafka's Java client as a client program: one job in JSON on standard input, the answer on
+ * Kafka's Java client as a client program: jobs in JSON on standard input, answers on
  * standard output. What a job looks like is written down in compat/clients/job.py.
  */
 public final class Client {
     private static final long CASE_TIMEOUT_MS = 20_000;
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final TypeReference<Map<String, String>> STRINGS = new TypeReference<>() { };
 
     private Client() {
     }
 
     public static void main(String[] arguments) throws Exception {
-        JsonNode job = JSON.readTree(System.in);
-        ObjectNode answer = JSON.createObjectNode();
-        ArrayNode results = answer.putArray("results");
-        for (JsonNode each : job.get("cases")) {
-            ObjectNode result = results.addObject();
+        BufferedReader jobs = new BufferedReader(
+            new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = jobs.readLine(); line != null; line = jobs.readLine()) {
+            JsonNode job = JSON.readTree(line);
+            ObjectNode answer = JSON.createObjectNode();
             try {
-                result.set("ok", run(job.get("do").asText(), job.path("bootstrap").asText(), each));
+                answer.set("ok", run(
+                    job.get("do").asText(), job.get("bootstrap").asText(), job.get("case")));
             } catch (Exception error) {
-                result.put("error", error.toString());
+                answer.put("error", error.toString());
             }
+            System.out.println(JSON.writeValueAsString(answer));
         }
-        System.out.println(JSON.writeValueAsString(answer));
         System.exit(0);
     }
 
     private static JsonNode run(String what, String bootstrap, JsonNode each) throws Exception {
         return switch (what) {
-            case "describe" -> describe();
-            case "create" -> create(bootstrap, each);
+            case "about" -> about();
             case "produce" -> produce(bootstrap, each);
             case "consume" -> consume(bootstrap, each);
             case "offsets" -> offsets(bootstrap, each);
-            default -> throw new IllegalArgumentException("no such job: " + what);
+            default -> {
+                try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+                    yield administer(admin, what, each);
+                }
+            }
         };
     }
 
-    private static JsonNode describe() {
+    private static JsonNode about() {
         ObjectNode answer = JSON.createObjectNode();
         answer.put("version", AppInfoParser.getVersion());
         List.of("none", "gzip", "snappy", "lz4", "zstd")
@@ -70,13 +89,70 @@ public final class Client {
         return answer;
     }
 
-    private static JsonNode create(String bootstrap, JsonNode each) throws Exception {
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
-            NewTopic topic = new NewTopic(
-                each.get("topic").asText(), each.get("partitions").asInt(), (short) 1);
-            admin.createTopics(List.of(topic)).all().get(CASE_TIMEOUT_MS, TimeUnit.MILLISECONDS);
+    private static JsonNode administer(Admin admin, String what, JsonNode each) throws Exception {
+        String topic = each.path("topic").asText();
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        ObjectNode answer = JSON.createObjectNode();
+        switch (what) {
+            case "create" -> {
+                NewTopic created = new NewTopic(topic, each.get("partitions").asInt(), (short) 1);
+                created.configs(JSON.convertValue(each.get("configs"), STRINGS));
+                wait(admin.createTopics(List.of(created)).all());
+                return null;
+            }
+            case "describe" -> {
+                try {
+                    TopicDescription found =
+                        wait(admin.describeTopics(List.of(topic)).allTopicNames()).get(topic);
+                    return answer.put("partitions", found.partitions().size());
+                } catch (ExecutionException error) {
+                    if (error.getCause() instanceof UnknownTopicOrPartitionException) {
+                        return null;
+                    }
+                    throw error;
+                }
+            }
+            case "cluster" -> {
+                ArrayNode ports = answer.putArray("ports");
+                wait(admin.describeCluster().nodes()).stream()
+                    .map(Node::port).sorted().forEach(ports::add);
+                return answer;
+            }
+            case "describe_configs" -> {
+                wait(admin.describeConfigs(List.of(resource)).all()).get(resource).entries()
+                    .forEach(entry -> answer.put(entry.name(), entry.value()));
+                return answer;
+            }
+            case "alter_configs" -> {
+                List<AlterConfigOp> changes = new ArrayList<>();
+                JSON.convertValue(each.get("configs"), STRINGS).forEach((name, value) ->
+                    changes.add(new AlterConfigOp(
+                        new ConfigEntry(name, value), AlterConfigOp.OpType.SET)));
+                wait(admin.incrementalAlterConfigs(Map.of(resource, changes)).all());
+                return null;
+            }
+            case "create_partitions" -> {
+                NewPartitions wanted = NewPartitions.increaseTo(each.get("partitions").asInt());
+                wait(admin.createPartitions(Map.of(topic, wanted)).all());
+                return null;
+            }
+            case "delete_records" -> {
+                TopicPartition place = new TopicPartition(topic, each.get("partition").asInt());
+                RecordsToDelete before =
+                    RecordsToDelete.beforeOffset(each.get("before").asLong());
+                wait(admin.deleteRecords(Map.of(place, before)).all());
+                return null;
+            }
+            case "delete" -> {
+                wait(admin.deleteTopics(List.of(topic)).all());
+                return null;
+            }
+            default -> throw new IllegalArgumentException("no such job: " + what);
         }
-        return null;
+    }
+
+    private static <T> T wait(KafkaFuture<T> future) throws Exception {
+        return future.get(CASE_TIMEOUT_MS, TimeUnit.MILLISECONDS);
     }
 
     private static JsonNode produce(String bootstrap, JsonNode each) throws Exception {
@@ -86,6 +162,7 @@ public final class Client {
             "acks", acks,
             "enable.idempotence", each.get("idempotent").asBoolean(),
             "compression.type", each.get("compression").asText(),
+            "max.request.size", each.get("max_bytes").asInt(),
             "linger.ms", 20,
             "request.timeout.ms", 10_000,
             "delivery.timeout.ms", (int) CASE_TIMEOUT_MS,
@@ -122,14 +199,15 @@ public final class Client {
     private static JsonNode consume(String bootstrap, JsonNode each) {
         List<TopicPartition> places = new ArrayList<>();
         int wanted = 0;
-        for (JsonNode count : each.get("ends")) {
+        for (JsonNode count : each.get("counts")) {
             places.add(new TopicPartition(each.get("topic").asText(), places.size()));
             wanted += count.asInt();
         }
         ArrayNode found = JSON.createArrayNode();
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap)) {
             consumer.assign(places);
-            places.forEach(place -> consumer.seek(place, 0));
+            places.forEach(place ->
+                consumer.seek(place, each.get("starts").get(place.partition()).asLong()));
             long deadline = System.currentTimeMillis() + CASE_TIMEOUT_MS;
             while (found.size() < wanted) {
                 if (System.currentTimeMillis() > deadline) {
