@@ -14,10 +14,32 @@ import msgspec
 # -- classic groups ------------------------------------------------------------------------------
 
 
+class ClassicMember(msgspec.Struct, array_like=True, frozen=True):
+    """A member of the present generation."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """What it offers, in its order of preference, with its metadata for each."""
+    assignment: bytes
+    """From the leader; empty until the group is stable."""
+
+
 class ClassicRecord(msgspec.Struct, array_like=True, frozen=True, tag="classic"):
     """A group of the classic protocol."""
 
     generation: int = 0
+    status: str = "Empty"
+    protocol_type: str | None = None
+    """None: nobody ever joined, there are only offsets."""
+    protocol_name: str | None = None
+    leader: str | None = None
+    members: tuple[ClassicMember, ...] = ()
+    """In the order of their joining."""
 
 
 # -- consumer groups (KIP-848) -------------------------------------------------------------------

@@ -340,6 +340,10 @@ def _leave(draft: Draft, leave: Leave, env: Env) -> None:
 
 def _commit_error(state: ClassicGroup, committer: Committer) -> ErrorCode:
     empty = state.status is Status.EMPTY
+    if committer.generation >= 0 and not state.exists:
+        # From OffsetCommit 9 on clients know the other code.
+        known = committer.api_version >= 9
+        return ErrorCode.group_id_not_found if known else ErrorCode.illegal_generation
     if committer.generation < 0 and empty:
         # An administrator, or a consumer that assigns itself.
         return ErrorCode.none
@@ -407,9 +411,9 @@ def _stored_facts(state: ClassicGroup) -> object:
     if not state.exists:
         return None
     settled = tuple(member_id for member_id, member in state.members.items() if not member.fresh)
-    status = state.status if settled else Status.EMPTY
-    leader = state.leader if settled else None
-    return status, state.generation, state.protocol_type, state.protocol_name, leader, settled
+    if not settled:
+        return Status.EMPTY, state.generation
+    return state.status, state.generation, state.protocol_name, state.leader, settled
 
 
 def _record(state: ClassicGroup) -> ClassicRecord:
@@ -437,5 +441,3 @@ def _record(state: ClassicGroup) -> ClassicRecord:
             for member in members
         ),
     )
-
-

@@ -330,8 +330,8 @@ class Draft:
         for member in list(self.members.values()):
             if member.sync is None:
                 continue
-            deadline_ms = self.now_ms + member.session_timeout_ms
-            self.update(member.member_id, sync=None, deadline_ms=deadline_ms)
+            self.update(member.member_id, sync=None)
+            self.touch(member.member_id)
             failed = error is not ErrorCode.none
             answer = Synced(error) if failed else self.assignment(member.member_id)
             self.reply(member.sync, answer)
@@ -341,5 +341,3 @@ class Draft:
 
     def _rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
-
-

@@ -148,7 +148,9 @@ def _bucket(name: str) -> int:
     return (code ^ code >> 16) & 15
 
 
-def joined_members(members: Iterable[Member], protocol_name: str | None) -> tuple[JoinedMember, ...]:
+def joined_members(
+    members: Iterable[Member], protocol_name: str | None
+) -> tuple[JoinedMember, ...]:
     """What a leader is told of the members."""
     return tuple(
         JoinedMember(member.member_id, member.instance_id, member.metadata(protocol_name))
