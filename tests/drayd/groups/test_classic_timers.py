@@ -64,7 +64,7 @@ def test_a_silent_member_is_removed() -> None:
 def test_a_silent_leader_hands_over() -> None:
     play = Play()
     play.stable("a", "b", "c")
-    for name in "bc":
+    for _ in range(2):
         play.pass_ms(SESSION_MS // 2)
         play.beat("b", play.state.generation)
         play.beat("c", play.state.generation)
