@@ -111,6 +111,12 @@ class Play:
         assert self.state.generation == generation
         check(self.state)
 
+    def phase(self) -> Status:
+        return self.state.status
+
+    def exists(self) -> bool:
+        return self.state.exists
+
     def waiting(self) -> set[int]:
         """The tokens that aren't answered."""
         return set(range(self.asked)) - set(self.answers) - self.lost
@@ -178,7 +184,7 @@ class Play:
                 self.join(other, **fields)
         generation = self.state.generation
         self.sync_all(names[0])
-        assert self.state.status is Status.STABLE
+        assert self.phase() is Status.STABLE
         assert set(self.state.members) == set(names)
         return generation
 

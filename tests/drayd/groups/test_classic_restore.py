@@ -36,7 +36,7 @@ def test_a_rebalance_goes_on_where_members_join() -> None:
     generation = play.stable("a", "b")
     play.leave("b")
     play.fail_over()
-    assert play.state.status is Status.PREPARING
+    assert play.phase() is Status.PREPARING
     assert play.beat("a", generation) is ErrorCode.rebalance_in_progress
     assert play.joined(play.join("a")).generation == generation + 1
 
@@ -48,7 +48,7 @@ def test_a_rebalance_goes_on_where_members_sync() -> None:
     play.join("b")
     play.sync("b", 3)
     play.fail_over()
-    assert play.state.status is Status.COMPLETING
+    assert play.phase() is Status.COMPLETING
     assert play.beat("b", 3) is ErrorCode.none
     again = play.joined(play.join("a"))
     assert (again.generation, again.leader, len(again.members)) == (3, "a", 2)
@@ -64,7 +64,7 @@ def test_who_never_syncs_is_removed_by_the_new_coordinator() -> None:
     for _ in range(10):
         play.pass_ms(REBALANCE_MS // 10)
         play.beat("a", 1)
-    assert play.state.status is Status.EMPTY
+    assert play.phase() is Status.EMPTY
 
 
 def test_new_members_begin_again() -> None:
@@ -92,11 +92,11 @@ def test_an_empty_group_stays_empty() -> None:
     play = Play()
     play.join(new_member_id="a")
     play.fail_over()
-    assert play.state.exists and play.state.status is Status.EMPTY
+    assert play.exists() and play.phase() is Status.EMPTY
     play.stable("b")
     play.leave(Leaver("b"))
     play.fail_over()
-    assert play.state.status is Status.EMPTY and play.state.generation == 2
+    assert play.phase() is Status.EMPTY and play.state.generation == 2
     assert play.wake_ms is None
 
 

@@ -35,7 +35,7 @@ def test_a_follower_restarts_without_a_rebalance() -> None:
     play = stable("i1", "i2")
     answer = play.joined(restart(play, "i2"))
     assert answer == Joined(ErrorCode.none, "new-i2", 1, "consumer", "range", "m-i1")
-    assert play.state.status is Status.STABLE and play.state.generation == 1
+    assert play.phase() is Status.STABLE and play.state.generation == 1
     assert play.synced(play.sync("new-i2", 1, instance_id="i2")).assignment == b"m-i2"
     assert play.record is not None
     assert [member.member_id for member in play.record.members] == ["m-i1", "new-i2"]
@@ -46,7 +46,7 @@ def test_a_leader_restarts_and_is_told_to_assign_nothing() -> None:
     answer = play.joined(restart(play, "i1"))
     assert answer.leader == answer.member_id == "new-i1"
     assert answer.skip_assignment and len(answer.members) == 2
-    assert play.state.leader == "new-i1" and play.state.status is Status.STABLE
+    assert play.state.leader == "new-i1" and play.phase() is Status.STABLE
 
 
 def test_an_older_leader_that_restarts_takes_itself_for_a_follower() -> None:
@@ -111,7 +111,7 @@ def test_a_restart_while_others_wait_for_the_assignment_rebalances() -> None:
     own = play.sync("m-i2", 1, instance_id="i2")
     waits = restart(play, "i2")
     assert play.synced(own).error is ErrorCode.fenced_instance_id
-    assert play.state.status is Status.PREPARING and waits in play.waiting()
+    assert play.phase() is Status.PREPARING and waits in play.waiting()
     play.join("m-i1", instance_id="i1")
     assert play.joined(waits).generation == 2
 
@@ -122,7 +122,7 @@ def test_a_late_static_member_keeps_its_place() -> None:
     for _ in range(12):
         play.pass_ms(5_000)
         play.beat("m-i2", 1, "i2")
-    assert play.state.status is Status.COMPLETING and play.state.generation == 2
+    assert play.phase() is Status.COMPLETING and play.state.generation == 2
     assert set(play.state.members) == {"m-i1", "m-i2"}
 
 
@@ -142,14 +142,14 @@ def test_without_anybody_to_lead_the_join_phase_goes_on() -> None:
     for _ in range(30):
         play.pass_ms(5_000)
         assert play.beat("m-i2", 1, "i2") is ErrorCode.rebalance_in_progress
-    assert play.state.status is Status.PREPARING and play.state.generation == 1
+    assert play.phase() is Status.PREPARING and play.state.generation == 1
     assert play.joined(play.join("m-i2", instance_id="i2")).generation == 2
 
 
 def test_static_members_expire_like_others() -> None:
     play = stable("i1")
     play.pass_ms(SESSION_MS)
-    assert play.state.status is Status.EMPTY
+    assert play.phase() is Status.EMPTY
     assert play.joined(play.join("m-i1", instance_id="i1")).error is ErrorCode.unknown_member_id
 
 
@@ -163,4 +163,4 @@ def test_an_administrator_removes_by_instance() -> None:
         LeaverResult("m-i1", "i2", ErrorCode.fenced_instance_id),
     )
     assert set(play.state.members) == {"m-i1"}
-    assert play.state.status is Status.PREPARING
+    assert play.phase() is Status.PREPARING

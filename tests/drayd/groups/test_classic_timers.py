@@ -55,7 +55,7 @@ def test_a_silent_member_is_removed() -> None:
     assert play.beat("a", 2) is ErrorCode.none
     play.pass_ms(1)
     assert set(play.state.members) == {"a"}
-    assert play.state.status is Status.PREPARING
+    assert play.phase() is Status.PREPARING
     assert play.beat("b", 2) is ErrorCode.unknown_member_id
     answer = play.joined(play.join("a"))
     assert (answer.generation, answer.leader) == (3, "a")
@@ -77,7 +77,7 @@ def test_the_last_member_leaves_an_empty_group_of_another_generation() -> None:
     play = Play()
     play.stable("a")
     play.pass_ms(SESSION_MS)
-    assert play.state.status is Status.EMPTY and play.state.generation == 2
+    assert play.phase() is Status.EMPTY and play.state.generation == 2
     assert play.record is not None and play.record.status == "Empty"
     assert play.wake_ms is None
 
@@ -165,19 +165,19 @@ def test_a_follower_that_never_syncs_is_removed_though_the_group_is_stable() -> 
     play.join("a")
     play.join("b")
     play.sync("a", 3)
-    assert play.state.status is Status.STABLE
+    assert play.phase() is Status.STABLE
     for _ in range(10):
         play.pass_ms(REBALANCE_MS // 10)
         play.beat("a", 3)
         play.beat("b", 3)
-    assert set(play.state.members) == {"a"} and play.state.status is Status.PREPARING
+    assert set(play.state.members) == {"a"} and play.phase() is Status.PREPARING
 
 
 def test_nobody_syncs() -> None:
     play = Play()
     play.admitted("a", rebalance_timeout_ms=SESSION_MS // 2)
     play.pass_ms(SESSION_MS // 2)
-    assert play.state.status is Status.EMPTY and play.state.generation == 2
+    assert play.phase() is Status.EMPTY and play.state.generation == 2
 
 
 def test_a_silent_leader_while_its_assignment_is_awaited() -> None:
@@ -199,7 +199,7 @@ def test_leaving() -> None:
         LeaverResult("a", None, ErrorCode.none),
         LeaverResult("x", None, ErrorCode.unknown_member_id),
     )
-    assert play.state.status is Status.PREPARING and play.state.leader == "b"
+    assert play.phase() is Status.PREPARING and play.state.leader == "b"
     assert play.beat("b", 2) is ErrorCode.rebalance_in_progress
     assert play.beat("a", 2) is ErrorCode.unknown_member_id
 
@@ -250,7 +250,7 @@ def test_everyone_leaves_before_the_first_generation() -> None:
     play.leave("a")
     assert play.joined(waits).error is ErrorCode.unknown_member_id
     play.pass_ms(3_000)
-    assert play.state.status is Status.EMPTY
+    assert play.phase() is Status.EMPTY
     play.admitted("b")
     play.pass_ms(3_000)
     assert play.state.leader == "b"
