@@ -6,7 +6,8 @@ it; a new setting is one field here. Names are Kafka's where Kafka has the setti
 
 Invariants: a key with its dots turned into underscores is the field's name, and in capitals
 after `DRAY_` its variable; no two keys share either. Values are checked by their kind when they
-are read and against each other by `check`.
+are read and against each other by `check`. It is one long table on purpose: whoever looks for a
+setting looks here.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from drayd.kinds import (
     HostPort,
     Integer,
     Kind,
+    Names,
     OptionalAddress,
     Size,
     Text,
@@ -291,6 +293,111 @@ class Settings:
         "half deleted, are removed.",
     )
 
+    # Consumer groups
+    group_initial_rebalance_delay_ms: int = _setting(
+        "group.initial.rebalance.delay.ms",
+        millis(0, INT32_MAX),
+        3_000,
+        "How long the first rebalance of an empty classic group waits for more members.",
+    )
+    group_min_session_timeout_ms: int = _setting(
+        "group.min.session.timeout.ms",
+        millis(1, INT32_MAX),
+        6_000,
+        "The shortest session timeout that a classic member may ask for.",
+    )
+    group_max_session_timeout_ms: int = _setting(
+        "group.max.session.timeout.ms",
+        millis(1, INT32_MAX),
+        1_800_000,
+        "The longest session timeout that a classic member may ask for.",
+    )
+    group_max_size: int = _setting(
+        "group.max.size",
+        Integer(1),
+        INT32_MAX,
+        "Members that a classic group may have.",
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = _setting(
+        "group.coordinator.rebalance.protocols",
+        Names(("classic", "consumer")),
+        ("classic", "consumer"),
+        "The group protocols that are served.",
+    )
+    group_consumer_session_timeout_ms: int = _setting(
+        "group.consumer.session.timeout.ms",
+        millis(1, INT32_MAX),
+        45_000,
+        "A member of a consumer group (KIP-848) that is silent for this long is removed.",
+    )
+    group_consumer_min_session_timeout_ms: int = _setting(
+        "group.consumer.min.session.timeout.ms",
+        millis(1, INT32_MAX),
+        45_000,
+        "The least that a group may set as its own `consumer.session.timeout.ms`.",
+    )
+    group_consumer_max_session_timeout_ms: int = _setting(
+        "group.consumer.max.session.timeout.ms",
+        millis(1, INT32_MAX),
+        60_000,
+        "The most that a group may set as its own `consumer.session.timeout.ms`.",
+    )
+    group_consumer_heartbeat_interval_ms: int = _setting(
+        "group.consumer.heartbeat.interval.ms",
+        millis(1, INT32_MAX),
+        5_000,
+        "How often members of consumer groups are told to send heartbeats.",
+    )
+    group_consumer_min_heartbeat_interval_ms: int = _setting(
+        "group.consumer.min.heartbeat.interval.ms",
+        millis(1, INT32_MAX),
+        5_000,
+        "The least that a group may set as its own `consumer.heartbeat.interval.ms`.",
+    )
+    group_consumer_max_heartbeat_interval_ms: int = _setting(
+        "group.consumer.max.heartbeat.interval.ms",
+        millis(1, INT32_MAX),
+        15_000,
+        "The most that a group may set as its own `consumer.heartbeat.interval.ms`.",
+    )
+    group_consumer_max_size: int = _setting(
+        "group.consumer.max.size",
+        Integer(1),
+        INT32_MAX,
+        "Members that a consumer group may have.",
+    )
+    group_consumer_assignors: tuple[str, ...] = _setting(
+        "group.consumer.assignors",
+        Names(("uniform", "range")),
+        ("uniform", "range"),
+        "The assignors that members of consumer groups may ask for; the first is the default.",
+    )
+    group_consumer_regex_refresh_interval_ms: int = _setting(
+        "group.consumer.regex.refresh.interval.ms",
+        millis(10_000, INT32_MAX),
+        600_000,
+        "How often the topics of a regular expression are looked for anew when no topic changed.",
+    )
+    offset_metadata_max_bytes: int = _setting(
+        "offset.metadata.max.bytes",
+        Size(0, INT32_MAX),
+        4_096,
+        "The longest text that a consumer may store with a committed offset.",
+    )
+    offsets_retention_minutes: int = _setting(
+        "offsets.retention.minutes",
+        Integer(1),
+        10_080,
+        "How long committed offsets are kept after their group has become empty, or their topic "
+        "unsubscribed.",
+    )
+    offsets_retention_check_interval_ms: int = _setting(
+        "offsets.retention.check.interval.ms",
+        millis(1),
+        600_000,
+        "How often committed offsets are looked through for those that have expired.",
+    )
+
     # Connections
     socket_request_max_bytes: int = _setting(
         "socket.request.max.bytes",
@@ -400,6 +507,16 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
+_ORDERED = (
+    ("group_min_session_timeout_ms", "group_max_session_timeout_ms"),
+    ("group_consumer_min_session_timeout_ms", "group_consumer_session_timeout_ms"),
+    ("group_consumer_session_timeout_ms", "group_consumer_max_session_timeout_ms"),
+    ("group_consumer_min_heartbeat_interval_ms", "group_consumer_heartbeat_interval_ms"),
+    ("group_consumer_heartbeat_interval_ms", "group_consumer_max_heartbeat_interval_ms"),
+)
+"""Pairs of settings of which the first must not be larger."""
+
+
 def check(settings: Settings) -> None:
     """Refuse values that are fine alone but not together, and URLs that name nothing."""
     if settings.metadata.startswith("sqlite:"):
@@ -414,6 +531,13 @@ def check(settings: Settings) -> None:
             f"wal.flush.min_linger_ms ({settings.wal_flush_min_linger_ms}) must not be larger "
             f"than wal.flush.linger_ms ({settings.wal_flush_linger_ms})."
         )
+    for lower, upper in _ORDERED:
+        least, most = getattr(settings, lower), getattr(settings, upper)
+        if least > most:
+            raise ConfigError(
+                f"{lower.replace('_', '.')} ({least}) must not be larger than "
+                f"{upper.replace('_', '.')} ({most})."
+            )
     if settings.queued_max_request_bytes < settings.socket_request_max_bytes:
         raise ConfigError(
             f"queued.max.request.bytes ({settings.queued_max_request_bytes}) must be at least "

@@ -183,6 +183,25 @@ class Choice(NamedTuple):
         return str(value)
 
 
+class Names(NamedTuple):
+    """Some of a few words, separated by commas, in an order that counts."""
+
+    words: Sequence[str]
+
+    @property
+    def label(self) -> str:
+        return f"some of {', '.join(self.words)}"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        found = tuple(word.strip().lower() for word in text.split(",") if word.strip())
+        if not found or len(set(found)) != len(found) or not set(found) <= set(self.words):
+            raise ValueError(f"must be some of {', '.join(self.words)}, each once")
+        return found
+
+    def show(self, value: object) -> str:
+        return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
 class Address(NamedTuple):
     """HOST:PORT."""
 
