@@ -45,6 +45,7 @@ class Client:
         self.create_configs: bool = about.get("create_configs", True)
         self.can = records.Abilities(
             null_headers=about.get("null_headers", True),
+            repeated_headers=about.get("repeated_headers", True),
             empty=about.get("empty", True),
             bytes=about.get("bytes", True),
         )

@@ -32,6 +32,8 @@ CLIENTS: dict[str, Callable[[], list[str]]] = {
     "aiokafka": _module("aiokafka_client"),
     "franz-go": lambda: toolchain.go_client("franz"),
     "Sarama": lambda: toolchain.go_client("sarama"),
+    "KafkaJS": toolchain.kafkajs_client,
+    "rskafka": toolchain.rust_client,
 }
 STAND_IN = "librdkafka"
 TOOLS = "tools"

@@ -26,8 +26,9 @@ delete            topic                                       null
 
 ``about`` answers ``cannot``: for each check (``compat/checks.py``) that the client doesn't offer,
 the reason. Unless it says otherwise: ``timestamps`` are its to set, topics are created with
-``create_configs``, and it can send ``null_headers`` (headers without a value), ``empty`` keys and
-values that are not null, and values of any ``bytes``, not only lines of text.
+``create_configs``, and it can send ``null_headers`` (headers without a value),
+``repeated_headers`` (two of one name), ``empty`` keys and values that are not null, and values of
+any ``bytes``, not only lines of text.
 
 A consumer is assigned its partitions; it never joins a group. A ``describe`` of a topic that
 isn't there is null and creates nothing.
