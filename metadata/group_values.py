@@ -8,6 +8,7 @@ Committed offsets have a key each. Times are of the wall clock, in milliseconds.
 from __future__ import annotations
 
 from typing import TypeAlias
+from uuid import UUID
 
 import msgspec
 
@@ -45,10 +46,63 @@ class ClassicRecord(msgspec.Struct, array_like=True, frozen=True, tag="classic")
 # -- consumer groups (KIP-848) -------------------------------------------------------------------
 
 
+class TopicPartitions(msgspec.Struct, array_like=True, frozen=True):
+    topic_id: UUID
+    partitions: tuple[int, ...]
+
+
+class HeldPartitions(msgspec.Struct, array_like=True, frozen=True):
+    """What a member has of a topic, and since which of its epochs."""
+
+    topic_id: UUID
+    partitions: tuple[int, ...]
+    epochs: tuple[int, ...]
+    """Of each partition: the member's epoch when it was given to it."""
+
+
+class ConsumerMember(msgspec.Struct, array_like=True, frozen=True):
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topic_names: tuple[str, ...]
+    regex: str
+    """Empty: none."""
+    assignor: str | None
+    epoch: int
+    """-2: a static member that is away."""
+    previous_epoch: int
+    state: int
+    assigned: tuple[HeldPartitions, ...]
+    revoking: tuple[HeldPartitions, ...]
+    """Not the member's any more, but nobody else's either until it says that it let go."""
+    target: tuple[TopicPartitions, ...]
+
+
+class SubscribedTopic(msgspec.Struct, array_like=True, frozen=True):
+    """A topic as it was when the group's epoch was last decided."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+
+
+class ResolvedRegex(msgspec.Struct, array_like=True, frozen=True):
+    regex: str
+    topic_names: tuple[str, ...]
+
+
 class ConsumerRecord(msgspec.Struct, array_like=True, frozen=True, tag="consumer"):
     """A group of the consumer protocol."""
 
-    epoch: int = 0
+    epoch: int = 1
+    assignment_epoch: int = 1
+    """The epoch that the members' targets are of."""
+    members: tuple[ConsumerMember, ...] = ()
+    topics: tuple[SubscribedTopic, ...] = ()
+    regexes: tuple[ResolvedRegex, ...] = ()
 
 
 # -- of every group ------------------------------------------------------------------------------

@@ -71,6 +71,8 @@ class GroupSettings:
     consumer_protocol_enabled: bool = True
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
+    """The shortest time between two target assignments (KIP-1263)."""
     consumer_max_size: int = 2_147_483_647
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """By name; the first is the default."""
@@ -160,6 +162,9 @@ class Committer:
     """A classic member's generation, or a consumer member's epoch."""
     api_version: int
     transactional: bool = False
+    partitions: tuple[tuple[UUID, int], ...] = ()
+    """What offsets are committed of: an older epoch of a consumer member is good for partitions
+    that it had then and has had since (KIP-1251)."""
 
 
 @dataclass(frozen=True, slots=True)
