@@ -360,6 +360,24 @@ class Settings:
         15_000,
         "The most that a group may set as its own `consumer.heartbeat.interval.ms`.",
     )
+    group_consumer_assignment_interval_ms: int = _setting(
+        "group.consumer.assignment.interval.ms",
+        millis(0, INT32_MAX),
+        1_000,
+        "The shortest time between two assignments of a consumer group.",
+    )
+    group_consumer_min_assignment_interval_ms: int = _setting(
+        "group.consumer.min.assignment.interval.ms",
+        millis(0, INT32_MAX),
+        0,
+        "The least that a group may set as its own `consumer.assignment.interval.ms`.",
+    )
+    group_consumer_max_assignment_interval_ms: int = _setting(
+        "group.consumer.max.assignment.interval.ms",
+        millis(0, INT32_MAX),
+        15_000,
+        "The most that a group may set as its own `consumer.assignment.interval.ms`.",
+    )
     group_consumer_max_size: int = _setting(
         "group.consumer.max.size",
         Integer(1),
@@ -513,6 +531,8 @@ _ORDERED = (
     ("group_consumer_session_timeout_ms", "group_consumer_max_session_timeout_ms"),
     ("group_consumer_min_heartbeat_interval_ms", "group_consumer_heartbeat_interval_ms"),
     ("group_consumer_heartbeat_interval_ms", "group_consumer_max_heartbeat_interval_ms"),
+    ("group_consumer_min_assignment_interval_ms", "group_consumer_assignment_interval_ms"),
+    ("group_consumer_assignment_interval_ms", "group_consumer_max_assignment_interval_ms"),
 )
 """Pairs of settings of which the first must not be larger."""
 

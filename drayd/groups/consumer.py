@@ -14,7 +14,7 @@ in its own heartbeats (`consumer_reconcile`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
@@ -78,10 +78,9 @@ def restore(group_id: str, record: ConsumerRecord, env: Env) -> Decision[State]:
         group_id=group_id,
         group=group,
         exists=True,
-        session_ends_ms={
-            member_id: env.now_ms + env.settings.consumer_session_timeout_ms
-            for member_id in group.members
-        },
+        session_ends_ms=dict.fromkeys(
+            group.members, env.now_ms + env.settings.consumer_session_timeout_ms
+        ),
         revoke_by_ms={
             member.member_id: env.now_ms + member.rebalance_timeout_ms
             for member in group.members.values()
@@ -164,7 +163,7 @@ def _reason(before: Group, after: Group) -> str | None:
 def _leave(state: State, beat: Beat) -> tuple[BeatAnswer, State]:
     member = known_member(state.group, beat)
     if beat.member_epoch == LEAVE_EPOCH:
-        after = remove(state, member.member_id)
+        after = remove(state, (member.member_id,))
     else:
         # It keeps its place. What it was giving up it has given up: it owns nothing now.
         away = replace(
@@ -204,14 +203,13 @@ def _stay(state: State, beat: Beat, env: Env) -> tuple[BeatAnswer, State]:
         updated.topic_names != member.topic_names or updated.regex != member.regex
     )
     group = _with_member(state.group, updated)
-    version = env.topics.version
     # An expression that hasn't been matched yet changes nothing before it is.
     raised = updated.topic_names != member.topic_names or (
         updated.regex != member.regex and (not updated.regex or updated.regex in group.regexes)
     )
-    if raised or subscription_changed or state.topics_version != version:
+    if subscription_changed or state.topics_version != env.topics.version:
         group, moved = _with_topics(group, env.topics)
-        if raised or (moved and not subscription_changed):
+        if raised or moved:
             group = replace(group, epoch=group.epoch + 1)
     assigned_ms = state.assigned_ms
     if group.epoch > group.assignment_epoch and _may_assign(state, env):
@@ -230,7 +228,7 @@ def _stay(state: State, beat: Beat, env: Env) -> tuple[BeatAnswer, State]:
         group=group,
         exists=True,
         assigned_ms=assigned_ms,
-        topics_version=version,
+        topics_version=env.topics.version,
         session_ends_ms={
             **state.session_ends_ms,
             updated.member_id: env.now_ms + env.settings.consumer_session_timeout_ms,
@@ -275,7 +273,7 @@ def _enter(state: State, beat: Beat) -> tuple[State, Member]:
         for each in group.members.values()
         if each.member_id != member_id
     }
-    targets = _without(_without(group.targets, static.member_id), member_id)
+    targets = _without(group.targets, static.member_id, member_id)
     targets[member_id] = group.targets.get(static.member_id, {})
     state = replace(
         state,
@@ -350,7 +348,9 @@ def _with_topics(group: Group, topics: TopicsView) -> tuple[Group, bool]:
     shapes = group.shapes(topics)
     if shapes == group.topics:
         return group, False
-    return replace(group, topics=shapes), True
+    names = group.subscribed_names()
+    known = {name: shape for name, shape in group.topics.items() if name in names}
+    return replace(group, topics=shapes), shapes != known
 
 
 def _with_member(group: Group, member: Member) -> Group:
@@ -403,9 +403,7 @@ def _match_regexes(state: State, env: Env, *, rested: bool) -> State:
         group, _ = _with_topics(replace(group, regexes=found), env.topics)
     if raised:
         group = replace(group, epoch=group.epoch + 1)
-    return replace(
-        state, group=group, regexes_ms=env.now_ms, regexes_version=env.topics.version
-    )
+    return replace(state, group=group, regexes_ms=env.now_ms, regexes_version=env.topics.version)
 
 
 # -- those who go without a word -----------------------------------------------------------------
@@ -416,16 +414,16 @@ def _tick(state: State, env: Env) -> Decision[State]:
     for deadlines in (state.revoke_by_ms, state.session_ends_ms):
         for member_id, deadline_ms in deadlines.items():
             if deadline_ms <= env.now_ms and member_id in after.group.members:
-                after = remove(after, member_id)
+                after = remove(after, (member_id,))
     return _decided(state, after, env, None)
 
 
-def remove(state: State, member_id: str) -> State:
-    """Without a member; its partitions are free at once."""
+def remove(state: State, member_ids: Collection[str]) -> State:
+    """Without some members; their partitions are free at once."""
     group = replace(
         state.group,
-        members=_without(state.group.members, member_id),
-        targets=_without(state.group.targets, member_id),
+        members=_without(state.group.members, *member_ids),
+        targets=_without(state.group.targets, *member_ids),
         epoch=state.group.epoch + 1,
     )
     names = group.subscribed_names()
@@ -435,10 +433,10 @@ def remove(state: State, member_id: str) -> State:
     return replace(
         state,
         group=group,
-        session_ends_ms=_without(state.session_ends_ms, member_id),
-        revoke_by_ms=_without(state.revoke_by_ms, member_id),
+        session_ends_ms=_without(state.session_ends_ms, *member_ids),
+        revoke_by_ms=_without(state.revoke_by_ms, *member_ids),
     )
 
 
-def _without(mapping: Mapping[str, _T], key: str) -> dict[str, _T]:
-    return {each: value for each, value in mapping.items() if each != key}
+def _without(mapping: Mapping[str, _T], *keys: str) -> dict[str, _T]:
+    return {each: value for each, value in mapping.items() if each not in keys}

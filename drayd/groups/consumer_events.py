@@ -73,7 +73,7 @@ class BeatAnswer(NamedTuple):
     """None: as it was."""
 
 
-class Refused(Exception):  # noqa: N818 - an outcome
+class Refused(Exception):
     """A heartbeat that is answered with an error and changes nothing."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:

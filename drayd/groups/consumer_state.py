@@ -177,9 +177,7 @@ def from_record(record: ConsumerRecord) -> Group:
         assignment_epoch=record.assignment_epoch,
         members={stored.member_id: _loaded(stored) for stored in record.members},
         targets={
-            stored.member_id: {
-                each.topic_id: frozenset(each.partitions) for each in stored.target
-            }
+            stored.member_id: {each.topic_id: frozenset(each.partitions) for each in stored.target}
             for stored in record.members
         },
         topics={each.name: TopicShape(each.topic_id, each.partitions) for each in record.topics},
@@ -237,6 +235,4 @@ def _stored_held(held: Held) -> tuple[HeldPartitions, ...]:
 
 
 def _loaded_held(stored: tuple[HeldPartitions, ...]) -> Held:
-    return {
-        each.topic_id: dict(zip(each.partitions, each.epochs, strict=True)) for each in stored
-    }
+    return {each.topic_id: dict(zip(each.partitions, each.epochs, strict=True)) for each in stored}
