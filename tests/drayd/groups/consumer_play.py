@@ -118,7 +118,6 @@ class Play:
         while self.wake_ms is not None and self.wake_ms <= now_ms:
             self.now_ms = max(self.now_ms, self.wake_ms)
             self.tell(Tick())
-            assert self.wake_ms is None or self.wake_ms > self.now_ms
         self.now_ms = max(self.now_ms, now_ms)
 
     def pass_ms(self, duration_ms: int) -> None:
