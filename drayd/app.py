@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import uvloop
 
@@ -26,13 +26,18 @@ from drayd.banner import banner
 from drayd.broker import Broker, Node
 from drayd.cache import Cache
 from drayd.config import ConfigError, Settings, sqlite_path
+from drayd.coordinator import Coordinator
+from drayd.coordinator import Policy as GroupPolicy
+from drayd.coordinator_topics import RegisteredTopics
 from drayd.datadir import DataDir
 from drayd.dispatch import Dispatcher
 from drayd.fetch import Fetcher
 from drayd.fetch_sessions import FetchSessions
+from drayd.groups.machine import GroupSettings
 from drayd.http import HttpServer
 from drayd.kinds import HostPort
 from drayd.logs import Logger
+from drayd.membership import Membership
 from drayd.memory import keep_freed_memory
 from drayd.metrics import Metrics
 from drayd.names import MAX_AGE_MS, MarkedNames
@@ -42,13 +47,13 @@ from drayd.topics import TopicService
 from drayd.waiters import Waiters
 from metadata import keys
 from metadata.cluster import Numbers, cluster_id
+from metadata.groups import Groups
 from metadata.memory import MemoryStore
 from metadata.sqlite import SqliteStore
 from metadata.store import MetadataStore, StoreError
 from metadata.streams import DomainLog
 from metadata.topics import Topics
 from metadata.values import Broker as BrokerRecord
-from metadata.values import encode
 from wal.buffer import Buffer
 from wal.delayed import Delayed
 from wal.objectstore import NotFound, ObjectStore, ObjectStoreError, open_store
@@ -61,7 +66,7 @@ log = Logger(__name__)
 # What one metadata commit may grow to; some stores take 4 MB a message.
 MAX_COMMIT_BYTES = 2 * 1024 * 1024
 PRODUCER_ID_BLOCK = 1000
-SESSION_TTL_S = 10.0
+MINUTE_MS = 60_000
 SWITCH_INTERVAL_S = 0.001
 PROBE_PATH = "probe/absent"
 
@@ -123,7 +128,8 @@ async def serve(
         object_store = objects(settings, metrics)
         stack.push_async_callback(object_store.close)
         tasks = await stack.enter_async_context(_background())
-        broker, names = await _broker(settings, metrics, store, object_store)
+        membership = Membership(store, settings.broker_id)
+        broker, names = await _broker(settings, metrics, store, object_store, membership)
         for writer in broker.writers:
             tasks.create_task(writer.run())
         tasks.create_task(broker.topics.follow())
@@ -139,20 +145,18 @@ async def serve(
         tasks.create_task(server.close_idle())
         address = settings.advertised(server.bind(settings.listen))
         broker.node = Node(settings.broker_id, address.host, address.port, settings.zone or None)
-        session = await store.session(SESSION_TTL_S)
-        stack.push_async_callback(session.close)
-        await session.put(
-            keys.broker(settings.broker_id),
-            encode(_record(settings, address, names[0].incarnation)),
-            scope=keys.CLUSTER_SCOPE,
-        )
+        incarnation = names[0].incarnation
+        await membership.join(lambda name: _record(settings, address, incarnation, name))
+        stack.push_async_callback(membership.close)
+        tasks.create_task(membership.run())
+        tasks.create_task(broker.groups.run())
         http = None
         if settings.http_listen is not None:
             http = await HttpServer.start(
                 settings.http_listen, metrics, lambda: _checks(store, object_store)
             )
             stack.push_async_callback(http.close)
-        collector = _collector(settings, store, object_store, broker, names[0].incarnation)
+        collector = _collector(settings, store, object_store, broker, incarnation)
         tasks.create_task(collector.run())
         _watch_gauges(broker, server, collector)
         await server.accept()
@@ -178,7 +182,11 @@ async def _background() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def _broker(
-    settings: Settings, metrics: Metrics, store: MetadataStore, objects: ObjectStore
+    settings: Settings,
+    metrics: Metrics,
+    store: MetadataStore,
+    objects: ObjectStore,
+    membership: Membership,
 ) -> tuple[Broker, list[MarkedNames]]:
     cache = Cache(
         hot_max_bytes=settings.cache_hot_max_bytes, cold_max_bytes=settings.cache_cold_max_bytes
@@ -254,10 +262,54 @@ async def _broker(
         sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots),
         waiters=waiters,
         producer_ids=Numbers(store, "producer-id", PRODUCER_ID_BLOCK),
+        groups=_coordinator(settings, metrics, store, registry, membership),
         cache=cache,
         now_ms=now_ms,
     )
     return broker, all_names
+
+
+def _coordinator(
+    settings: Settings,
+    metrics: Metrics,
+    store: MetadataStore,
+    registry: Topics,
+    membership: Membership,
+) -> Coordinator:
+    group_settings = GroupSettings(
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        max_size=settings.group_max_size,
+        classic_protocol_enabled="classic" in settings.group_coordinator_rebalance_protocols,
+        consumer_protocol_enabled="consumer" in settings.group_coordinator_rebalance_protocols,
+        consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+        consumer_max_size=settings.group_consumer_max_size,
+        consumer_assignors=settings.group_consumer_assignors,
+        consumer_regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
+    )
+
+    async def topic_exists(topic_id: UUID) -> bool:
+        return await registry.find_id(topic_id) is not None
+
+    coordinator = Coordinator(
+        Groups(store, now_ms=now_ms),
+        membership,
+        RegisteredTopics(registry),
+        topic_exists,
+        lambda group_id: group_settings,
+        metrics,
+        GroupPolicy(
+            retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
+            check_interval_ms=settings.offsets_retention_check_interval_ms,
+        ),
+        clock_ms=lambda: time.monotonic_ns() // 1_000_000,
+        now_ms=now_ms,
+    )
+    registry.on_removed = coordinator.topic_deleted
+    metrics.watch_groups(coordinator.count)
+    return coordinator
 
 
 def _collector(
@@ -289,7 +341,9 @@ def _new_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
 
 
-def _record(settings: Settings, address: HostPort, incarnation: str) -> BrokerRecord:
+def _record(
+    settings: Settings, address: HostPort, incarnation: str, registration: str
+) -> BrokerRecord:
     return BrokerRecord(
         broker_id=settings.broker_id,
         host=address.host,
@@ -298,6 +352,7 @@ def _record(settings: Settings, address: HostPort, incarnation: str) -> BrokerRe
         incarnation=incarnation,
         started_ms=now_ms(),
         version=__version__,
+        registration=registration,
     )
 
 
@@ -341,6 +396,7 @@ async def _drain(
         async with asyncio.timeout(settings.shutdown_timeout_ms / 1000):
             for writer in broker.writers:
                 await writer.drain()
+            await broker.groups.close()
             await server.drain()
             for each in names:
                 await each.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from drayd.cache import Cache
 from drayd.config import Settings
+from drayd.coordinator import Coordinator
 from drayd.fetch import Fetcher
 from drayd.fetch_sessions import FetchSessions
 from drayd.metrics import Metrics
@@ -42,6 +43,7 @@ class Broker:
     cache: Cache
     waiters: Waiters
     producer_ids: Numbers
+    groups: Coordinator
     now_ms: Callable[[], int]
 
     def nodes(self) -> list[Node]:

@@ -13,13 +13,15 @@ dictionary look-up: `metrics.request_seconds["Produce"].observe(seconds)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics import disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from drayd import __version__
 from wal.observed import Observation
@@ -52,6 +54,21 @@ class Children(dict[_Key, _Metric], Generic[_Key, _Metric]):
         return child
 
 
+class _GroupsByState(Collector):
+    def __init__(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        self._count = count
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            "dray_groups",
+            "Consumer groups that this broker runs, by type and state.",
+            labels=("type", "state"),
+        )
+        for (kind, state), number in sorted(self._count().items()):
+            family.add_metric((kind, state), number)
+        yield family
+
+
 class Metrics:
     """The broker's metrics, grouped as in the code that reports them."""
 
@@ -67,6 +84,7 @@ class Metrics:
         self._write_path()
         self._read_path()
         self._stores()
+        self._consumer_groups()
 
     def observe_object_store(self, seen: Observation) -> None:
         """Report one call of the object store; the observer of `wal.observed.Observed`."""
@@ -181,6 +199,18 @@ class Metrics:
         self.gc_pending_deletes = self._gauge(
             "gc_pending_deletes", "WAL objects that nothing refers to and that await deletion."
         )
+
+    def _consumer_groups(self) -> None:
+        self.group_rebalances = self._counters(
+            "group_rebalances", "Rebalances of consumer groups that began, by type.", "type"
+        )
+        self.group_offset_commits = self._counter(
+            "group_offset_commits", "Committed offsets that were stored."
+        )
+
+    def watch_groups(self, count: Callable[[], Mapping[tuple[str, str], int]]) -> None:
+        """Show how many groups of each type are in each state, counted when it is asked for."""
+        self.registry.register(_GroupsByState(count))
 
     def _counter(self, name: str, doc: str, *labels: str) -> Counter:
         return Counter(name, doc, labels, namespace="dray", registry=self.registry)

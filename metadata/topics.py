@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -88,6 +88,10 @@ class Topics:
         self._by_id: dict[UUID, Topic] = {}
         self._deleted: deque[UUID] = deque(maxlen=REMEMBERED_DELETIONS)
         """The last ones: an answer that was read before a deletion may arrive after it."""
+        self.version = 0
+        """Another number after every change of the topics that exist, or of their partitions."""
+        self.on_removed: Callable[[UUID], None] = lambda topic_id: None
+        """Is told of every topic that goes."""
         self._watch: Watch | None = None
 
     # -- looking up --------------------------------------------------------------------------
@@ -124,7 +128,13 @@ class Topics:
         self._add(topic)
         return topic
 
+    def names(self) -> Collection[str]:
+        return self._by_name.keys()
+
     def _add(self, topic: Topic) -> None:
+        known = self._by_id.get(topic.topic_id)
+        if known is None or len(known.partitions) != len(topic.partitions):
+            self.version += 1
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
 
@@ -133,6 +143,8 @@ class Topics:
         topic = self._by_id.pop(topic_id, None)
         if topic is None:
             return
+        self.version += 1
+        self.on_removed(topic_id)
         current = self._by_name.get(topic.name)
         if current is not None and current.topic_id == topic_id:
             del self._by_name[topic.name]
@@ -152,6 +164,7 @@ class Topics:
         # Only now, so that nobody sees half of the topics; what happened since is in the watch.
         self._by_name.clear()
         self._by_id.clear()
+        self.version += 1
         for topic in active:
             if topic.topic_id not in self._deleted:
                 self._add(topic)
