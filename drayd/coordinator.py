@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from drayd.coordinator_group import LiveGroup, World
-from drayd.groups import classic
+from drayd.groups import classic, consumer
 from drayd.groups.machine import Committer, GroupSettings, Kind, Machine, Request, TopicsView
 from drayd.groups.offsets import expired
 from drayd.logs import Logger
@@ -32,7 +32,7 @@ log = Logger(__name__)
 
 T = TypeVar("T")
 
-MACHINES: Mapping[Kind, Machine] = {Kind.CLASSIC: classic}
+MACHINES: Mapping[Kind, Machine] = {Kind.CLASSIC: classic, Kind.CONSUMER: consumer}
 
 ADOPT_INTERVAL_S = 5.0
 ADOPTED_AT_ONCE = 16
