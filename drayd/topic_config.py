@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from drayd.config import Settings
+from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
@@ -24,6 +25,15 @@ class TopicLimits(NamedTuple):
     before_max_ms: int
     after_max_ms: int
     require_key: bool
+    codec: Compression | None = None
+    """What batches are packed with; None: as the producer packed them."""
+    codec_level: int | None = None
+
+
+_CODECS = {
+    "uncompressed": Compression.NONE,
+    **{codec.name.lower(): codec for codec in Compression if codec is not Compression.NONE},
+}
 
 
 def _whole(low: int, high: int) -> Callable[[str], str | None]:
@@ -72,8 +82,7 @@ def _boolean(text: str) -> str | None:
 # checked and kept, so that tools which set it don't stumble.
 KEYS: Mapping[str, Callable[[str], str | None]] = {
     "cleanup.policy": _policy,
-    # Recompression isn't built: batches are kept as the producer compressed them.
-    "compression.type": _one_of("producer"),
+    "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     "compression.gzip.level": _whole(-1, 9),
     "compression.lz4.level": _whole(1, 17),
     "compression.zstd.level": _whole(-131072, 22),
@@ -127,6 +136,8 @@ def limits(settings: Settings, config: Mapping[str, str]) -> TopicLimits:
     before = config.get("message.timestamp.before.max.ms")
     after = config.get("message.timestamp.after.max.ms")
     size = config.get("max.message.bytes")
+    codec = _CODECS.get(config.get("compression.type", "producer"))
+    level = None if codec is None else config.get(f"compression.{codec.name.lower()}.level")
     return TopicLimits(
         max_message_bytes=settings.message_max_bytes if size is None else int(size),
         timestamp_type="LogAppendTime" if kind == "LogAppendTime" else "CreateTime",
@@ -135,4 +146,6 @@ def limits(settings: Settings, config: Mapping[str, str]) -> TopicLimits:
         ),
         after_max_ms=settings.log_message_timestamp_after_max_ms if after is None else int(after),
         require_key="compact" in config.get("cleanup.policy", ""),
+        codec=codec,
+        codec_level=None if level is None else int(level),
     )

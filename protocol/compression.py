@@ -1,4 +1,4 @@
-"""Bounded decompression of record batches.
+"""Bounded decompression of record batches, and compression where a topic asks for a codec.
 
 16 kB of zstd can unpack to 512 MB (correctness rule 3), so output goes into a buffer of a given
 size, never beyond a cap. The first guess at the size fits common batches; one that doesn't fit
@@ -6,7 +6,8 @@ is tried again with four times as much, up to the cap, so that the memory used i
 to what the batch really holds.
 
 Snappy comes in two forms: Java and most clients write xerial's framing (a magic header, then
-blocks with a length each), librdkafka writes one raw block.
+blocks with a length each), librdkafka writes one raw block. We write xerial's, which every client
+reads, and lz4 frames of independent blocks, the only ones that Java's client reads.
 """
 
 from enum import IntEnum
@@ -21,6 +22,12 @@ DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE = 16
+# Version 1, readable by version 1, as Java's writer says.
+_XERIAL_HEADER = _XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_GZIP_DEFAULT_LEVEL = 6
+_LZ4_DEFAULT_LEVEL = 9
+_ZSTD_DEFAULT_LEVEL = 3
 _INT32 = Struct(">i")
 # What Rust's io says when a fixed-size output is full; all of cramjam's codecs pass it on.
 _OUTPUT_FULL = "failed to write whole buffer"
@@ -45,6 +52,36 @@ class CorruptCompression(Exception):
 
 class TooLarge(Exception):
     """The bytes would unpack to more than the cap."""
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """Pack `data`. A level of None, and gzip's -1, is the codec's default; snappy has none."""
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            gzip_level = _GZIP_DEFAULT_LEVEL if level is None or level < 0 else level
+            return bytes(cramjam.gzip.compress(data, level=gzip_level))
+        case Compression.SNAPPY:
+            return _xerial(memoryview(data))
+        case Compression.LZ4:
+            lz4_level = _LZ4_DEFAULT_LEVEL if level is None else level
+            packer = cramjam.lz4.Compressor(
+                level=lz4_level, content_checksum=False, block_linked=False
+            )
+            packer.compress(bytes(data))
+            return bytes(packer.finish())
+        case Compression.ZSTD:
+            zstd_level = _ZSTD_DEFAULT_LEVEL if level is None else level
+            return bytes(cramjam.zstd.compress(data, level=zstd_level))
+
+
+def _xerial(data: memoryview) -> bytes:
+    parts: list[bytes] = [_XERIAL_HEADER]
+    for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
 
 
 def decompress(

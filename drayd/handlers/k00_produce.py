@@ -19,6 +19,7 @@ from metadata.values import Topic
 from protocol.batch import HEADER_SIZE, InvalidBatch, RecordError, parse_header, validate_produce
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import has_field, make, nested
+from protocol.recompress import recompressed
 from wal.buffer import Batch, Ticket
 
 log = Logger(__name__)
@@ -31,6 +32,8 @@ ADVERTISED_MIN = 0
 
 # Checking a compressed batch of this size takes long enough to leave the event loop.
 OFFLOAD_FROM_BYTES = 64 * 1024
+# Packing one anew takes ten times as long.
+OFFLOAD_PACKING_FROM_BYTES = 8 * 1024
 
 _BY_ID_FROM_VERSION = 13
 
@@ -49,7 +52,7 @@ async def handle(call: Call) -> Result:
     pending = Pending(count)
     errors: dict[int, tuple[RecordError, ...]] = {}
     parts = _reserve(call, topics, pending)
-    heavy = [part for part in parts if _is_heavy(part.records)]
+    heavy = [part for part in parts if _is_heavy(part)]
     for part in parts:
         if part not in heavy:
             _check(call, part, pending, errors)
@@ -110,10 +113,14 @@ def _reserve(
     return parts
 
 
-def _is_heavy(records: memoryview | None) -> bool:
-    if records is None or len(records) < max(OFFLOAD_FROM_BYTES, HEADER_SIZE):
+def _is_heavy(part: _Part) -> bool:
+    records = part.records
+    if records is None or len(records) < HEADER_SIZE:
         return False
-    return parse_header(records).codec_id != 0
+    codec = part.limits.codec
+    if codec is not None and len(records) >= OFFLOAD_PACKING_FROM_BYTES:
+        return parse_header(records).codec_id != codec
+    return len(records) >= OFFLOAD_FROM_BYTES and parse_header(records).codec_id != 0
 
 
 def _validate(call: Call, part: _Part) -> Batch:
@@ -129,6 +136,14 @@ def _validate(call: Call, part: _Part) -> Batch:
         require_key=limits.require_key,
         max_decompressed_bytes=call.broker.settings.record_decompress_max_bytes,
     )
+    if limits.codec is not None:
+        accepted = recompressed(
+            accepted,
+            limits.codec,
+            limits.codec_level,
+            max_message_bytes=limits.max_message_bytes,
+            max_decompressed_bytes=call.broker.settings.record_decompress_max_bytes,
+        )
     return Batch(
         accepted.view,
         accepted.record_count,

@@ -138,3 +138,31 @@ async def topic_id(wire: Client, topic: str) -> object:
     (found,) = (await wire.ask(3, 12, {"topics": [{"name": topic}]})).topics
     assert found.error_code is ErrorCode.none
     return found.topic_id
+
+
+CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_the_topic_chooses_the_codec(
+    address: Address, bootstrap: str, topic: str, codec: str
+) -> None:
+    """Small batches and ones that are packed in a thread, from plain and from gzip producers."""
+    config = {"compression.type": codec}
+    await asyncio.to_thread(librdkafka.create, bootstrap, topic, 2, config)
+    large = [Record(b"key", b"%d " % number * 4000, (), BASE_MS) for number in range(20)]
+    sent = corner_cases(null_headers=True) + large
+    for partition, compression in enumerate(("none", "gzip")):
+        offsets = await asyncio.to_thread(
+            librdkafka.produce, bootstrap, topic, partition, sent, compression=compression
+        )
+        assert offsets == list(range(len(sent)))
+    async with await Client.connect(address) as wire:
+        stored = await wire.read_log(topic, 0)
+    # The codec is in the lowest bits of the attributes, with which the body begins.
+    assert {batch.body[1] & 7 for batch in stored} == {CODECS.index(codec)}
+    counts = {0: len(sent), 1: len(sent)}
+    for reader in CLIENTS:
+        if codec in ("uncompressed", *reader.COMPRESSIONS):
+            received = await asyncio.to_thread(reader.consume, bootstrap, topic, counts)
+            check(received, {0: sent, 1: sent})
