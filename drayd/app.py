@@ -26,6 +26,7 @@ from drayd.banner import banner
 from drayd.broker import Broker, Node
 from drayd.cache import Cache
 from drayd.config import ConfigError, Settings, sqlite_path
+from drayd.configs.service import ConfigService
 from drayd.coordinator import Coordinator
 from drayd.coordinator import Policy as GroupPolicy
 from drayd.coordinator_topics import RegisteredTopics
@@ -47,6 +48,7 @@ from drayd.topics import TopicService
 from drayd.waiters import Waiters
 from metadata import keys
 from metadata.cluster import Numbers, cluster_id
+from metadata.configs import StoredConfigs
 from metadata.groups import Groups
 from metadata.memory import MemoryStore
 from metadata.sqlite import SqliteStore
@@ -132,6 +134,7 @@ async def serve(
         broker, names = await _broker(settings, metrics, store, object_store, membership)
         for writer in broker.writers:
             tasks.create_task(writer.run())
+        tasks.create_task(broker.configs.follow())
         tasks.create_task(broker.topics.follow())
         tasks.create_task(broker.topics.purge_deleted())
         server = Server(
@@ -242,13 +245,16 @@ async def _broker(
         domains.append(domain)
         all_names.append(names)
     registry = Topics(store, domains, now_ms=now_ms, garbage_grace_ms=settings.wal_gc_grace_ms)
-    topics = TopicService(registry, settings, cache, waiters, now_ms)
+    configs = ConfigService(settings, StoredConfigs(store), registry)
+    await configs.load()
+    topics = TopicService(registry, settings, cache, waiters, now_ms, configs)
     await topics.load()
     broker = Broker(
         settings=settings,
         metrics=metrics,
         cluster_id=await cluster_id(store, _new_cluster_id, now_ms()),
         node=Node(settings.broker_id, "", 0, None),
+        configs=configs,
         topics=topics,
         domains=domains,
         writers=writers,

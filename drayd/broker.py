@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from drayd.cache import Cache
 from drayd.config import Settings
+from drayd.configs.service import ConfigService
 from drayd.coordinator import Coordinator
 from drayd.fetch import Fetcher
 from drayd.fetch_sessions import FetchSessions
@@ -35,6 +36,7 @@ class Broker:
     metrics: Metrics
     cluster_id: str
     node: Node
+    configs: ConfigService
     topics: TopicService
     domains: Sequence[DomainLog]
     writers: Sequence[DomainWriter]

@@ -32,9 +32,13 @@ from drayd.handlers import (
     k20_delete_topics,
     k22_init_producer_id,
     k23_offset_for_leader_epoch,
+    k32_describe_configs,
+    k33_alter_configs,
     k42_delete_groups,
+    k44_incremental_alter_configs,
     k47_offset_delete,
     k60_describe_cluster,
+    k74_list_config_resources,
 )
 from drayd.logs import Logger
 from protocol.empty import empty
@@ -60,9 +64,13 @@ MODULES: tuple[ModuleType, ...] = (
     k20_delete_topics,
     k22_init_producer_id,
     k23_offset_for_leader_epoch,
+    k32_describe_configs,
+    k33_alter_configs,
     k42_delete_groups,
+    k44_incremental_alter_configs,
     k47_offset_delete,
     k60_describe_cluster,
+    k74_list_config_resources,
 )
 
 

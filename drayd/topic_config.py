@@ -1,20 +1,55 @@
-"""The configuration of topics: which keys there are, what they may hold, what they mean here."""
+"""The configuration of topics: what a new one may hold, and what it means to produce."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from drayd.config import Settings
+from drayd.configs.brokers import BrokerView
+from drayd.configs.topic_keys import TOPIC_KEYS
+from drayd.configs.values import BadValue, Value
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 
-_NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
+# The order in which Kafka looks at values: of several bad ones it names the first.
+_ORDER = [
+    "segment.bytes",
+    "segment.ms",
+    "segment.jitter.ms",
+    "segment.index.bytes",
+    "flush.messages",
+    "flush.ms",
+    "retention.bytes",
+    "retention.ms",
+    "max.message.bytes",
+    "index.interval.bytes",
+    "delete.retention.ms",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "file.delete.delay.ms",
+    "min.cleanable.dirty.ratio",
+    "cleanup.policy",
+    "unclean.leader.election.enable",
+    "min.insync.replicas",
+    "compression.type",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
+    "preallocate",
+    "message.timestamp.type",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+    "remote.storage.enable",
+    "local.retention.ms",
+    "local.retention.bytes",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "internal.segment.bytes",
+]
 
 
 class TopicLimits(NamedTuple):
@@ -34,118 +69,78 @@ _CODECS = {
     "uncompressed": Compression.NONE,
     **{codec.name.lower(): codec for codec in Compression if codec is not Compression.NONE},
 }
-
-
-def _whole(low: int, high: int) -> Callable[[str], str | None]:
-    def check(text: str) -> str | None:
-        try:
-            # int() also takes what Kafka doesn't: 1_000, and the digits of other scripts.
-            value = int(text if _NUMBER.fullmatch(text) else "")
-        except ValueError:
-            return "Not a number of type INT" if high <= INT_MAX else "Not a number of type LONG"
-        if value < low:
-            return f"Value must be at least {low}"
-        return None if value <= high else f"Value must be no more than {high}"
-
-    return check
-
-
-def _fraction(text: str) -> str | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return "Not a number of type DOUBLE"
-    if value < 0:
-        return "Value must be at least 0"
-    return None if value <= 1 else "Value must be no more than 1"
-
-
-def _one_of(*allowed: str) -> Callable[[str], str | None]:
-    def check(text: str) -> str | None:
-        return None if text in allowed else f"String must be one of: {', '.join(allowed)}"
-
-    return check
-
-
-def _policy(text: str) -> str | None:
-    parts = [part.strip() for part in text.split(",")] if text else []
-    if all(part in ("delete", "compact") for part in parts):
-        return None
-    return "String must be one of: compact, delete"
-
-
-def _boolean(text: str) -> str | None:
-    return None if text in ("true", "false") else "Expected value to be either true or false"
-
-
-# Kafka's topic configurations. What Dray has no use for (segments, flushes, replicas) is taken,
-# checked and kept, so that tools which set it don't stumble.
-KEYS: Mapping[str, Callable[[str], str | None]] = {
-    "cleanup.policy": _policy,
-    "compression.type": _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-    "compression.gzip.level": _whole(-1, 9),
-    "compression.lz4.level": _whole(1, 17),
-    "compression.zstd.level": _whole(-131072, 22),
-    "delete.retention.ms": _whole(0, LONG_MAX),
-    "file.delete.delay.ms": _whole(0, LONG_MAX),
-    "flush.messages": _whole(1, LONG_MAX),
-    "flush.ms": _whole(0, LONG_MAX),
-    "index.interval.bytes": _whole(0, INT_MAX),
-    "max.compaction.lag.ms": _whole(1, LONG_MAX),
-    "max.message.bytes": _whole(0, INT_MAX),
-    "message.timestamp.after.max.ms": _whole(0, LONG_MAX),
-    "message.timestamp.before.max.ms": _whole(0, LONG_MAX),
-    "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
-    "min.cleanable.dirty.ratio": _fraction,
-    "min.compaction.lag.ms": _whole(0, LONG_MAX),
-    "min.insync.replicas": _whole(1, INT_MAX),
-    "preallocate": _boolean,
-    "retention.bytes": _whole(-(2**63), LONG_MAX),
-    "retention.ms": _whole(-1, LONG_MAX),
-    "segment.bytes": _whole(1024 * 1024, INT_MAX),
-    "segment.index.bytes": _whole(4, INT_MAX),
-    "segment.jitter.ms": _whole(0, LONG_MAX),
-    "segment.ms": _whole(1, LONG_MAX),
-    "unclean.leader.election.enable": _boolean,
+# Codecs that can try more or less hard.
+_LEVELS = {
+    Compression.GZIP: "compression.gzip.level",
+    Compression.LZ4: "compression.lz4.level",
+    Compression.ZSTD: "compression.zstd.level",
 }
+_GZIP_DEFAULT = -1
 
 
 def check(config: Mapping[str, str | None]) -> dict[str, str]:
     """The configuration to store; KafkaError(INVALID_CONFIG) names what is wrong."""
-    checked: dict[str, str] = {}
-    for name, value in config.items():
-        validate = KEYS.get(name)
-        if validate is None:
-            raise KafkaError(ErrorCode.invalid_config, f"Unknown topic config name: {name}")
-        if value is None:
-            raise KafkaError(
-                ErrorCode.invalid_config, f"Null value not supported for topic configs: {name}"
-            )
-        problem = validate(value)
-        if problem is not None:
-            raise KafkaError(
-                ErrorCode.invalid_config,
-                f"Invalid value {value} for configuration {name}: {problem}",
-            )
-        checked[name] = value
-    return checked
+    missing = [name for name, value in config.items() if value is None]
+    if missing:
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"Null value not supported for topic configs: {','.join(missing)}",
+        )
+    wanted = {name: value for name, value in config.items() if value is not None}
+    try:
+        check_values(wanted)
+    except BadValue as error:
+        raise KafkaError(ErrorCode.invalid_config, str(error)) from None
+    return wanted
 
 
-def limits(settings: Settings, config: Mapping[str, str]) -> TopicLimits:
-    kind = config.get("message.timestamp.type", settings.log_message_timestamp_type)
-    before = config.get("message.timestamp.before.max.ms")
-    after = config.get("message.timestamp.after.max.ms")
-    size = config.get("max.message.bytes")
-    codec = _CODECS.get(config.get("compression.type", "producer"))
-    level = None if codec is None else config.get(f"compression.{codec.name.lower()}.level")
+def check_values(config: Mapping[str, str]) -> None:
+    """BadValue names what is wrong."""
+    for name in config:
+        if name not in TOPIC_KEYS:
+            raise BadValue(f"Unknown topic config name: {name}")
+    values: dict[str, Value] = {
+        name: TOPIC_KEYS[name].parse(config.get(name, TOPIC_KEYS[name].default))
+        for name in _ORDER
+        if name in config or not TOPIC_KEYS[name].hidden
+    }
+    least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        raise BadValue(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > "
+            f"max.compaction.lag.ms ({most})"
+        )
+    if values["remote.storage.enable"]:
+        raise BadValue(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+
+
+def limits(view: BrokerView, config: Mapping[str, str]) -> TopicLimits:
+    def value(name: str) -> Value:
+        key = TOPIC_KEYS[name]
+        own = config.get(name)
+        return key.parse(view.topic_default(key) if own is None else own)
+
+    def number(name: str) -> int:
+        found = value(name)
+        assert isinstance(found, int)
+        return found
+
+    policy = value("cleanup.policy")
+    codec = _CODECS.get(str(value("compression.type")))
+    level = number(_LEVELS[codec]) if codec in _LEVELS else None
+    if codec is Compression.GZIP and level == _GZIP_DEFAULT:
+        level = None
     return TopicLimits(
-        max_message_bytes=settings.message_max_bytes if size is None else int(size),
-        timestamp_type="LogAppendTime" if kind == "LogAppendTime" else "CreateTime",
-        before_max_ms=(
-            settings.log_message_timestamp_before_max_ms if before is None else int(before)
+        max_message_bytes=number("max.message.bytes"),
+        timestamp_type=(
+            "LogAppendTime" if value("message.timestamp.type") == "LogAppendTime" else "CreateTime"
         ),
-        after_max_ms=settings.log_message_timestamp_after_max_ms if after is None else int(after),
-        require_key="compact" in config.get("cleanup.policy", ""),
+        before_max_ms=number("message.timestamp.before.max.ms"),
+        after_max_ms=number("message.timestamp.after.max.ms"),
+        require_key=isinstance(policy, tuple) and "compact" in policy,
         codec=codec,
-        codec_level=None if level is None else int(level),
+        codec_level=level,
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from drayd import topic_config
 from drayd.cache import Cache
 from drayd.config import Settings
+from drayd.configs.service import ConfigService
 from drayd.logs import Logger
 from drayd.topic_config import TopicLimits
+from drayd.topic_names import check_name
 from drayd.waiters import Waiters
 from metadata.store import StoreError
 from metadata.topics import NewTopic, TopicExists, TopicMissing, Topics
@@ -21,30 +22,8 @@ from protocol.errors import ErrorCode, KafkaError
 
 log = Logger(__name__)
 
-MAX_NAME_CHARACTERS = 249
 MAX_PARTITIONS = 10_000
 PURGE_RETRY_S = 5.0
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def check_name(name: str) -> None:
-    """Kafka's rules; KafkaError(INVALID_TOPIC_EXCEPTION) says which one is broken."""
-    problem = None
-    if not name:
-        problem = "the empty string is not allowed"
-    elif name in (".", ".."):
-        problem = f"'{name}' is not allowed"
-    elif len(name) > MAX_NAME_CHARACTERS:
-        problem = (
-            f"the length of '{name}' is longer than the max allowed length {MAX_NAME_CHARACTERS}"
-        )
-    elif not _LEGAL.fullmatch(name):
-        problem = (
-            f"'{name}' contains one or more characters other than ASCII alphanumerics, "
-            "'.', '_' and '-'"
-        )
-    if problem is not None:
-        raise KafkaError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {problem}")
 
 
 def new_topic_id(now_ms: int) -> UUID:
@@ -64,13 +43,15 @@ class TopicService:
         cache: Cache,
         waiters: Waiters,
         now_ms: Callable[[], int],
+        configs: ConfigService,
     ) -> None:
+        self._configs = configs
         self._registry = registry
         self._settings = settings
         self._cache = cache
         self._waiters = waiters
         self._now_ms = now_ms
-        self._limits: dict[UUID, tuple[Topic, TopicLimits]] = {}
+        self._limits: dict[UUID, tuple[Topic, int, TopicLimits]] = {}
         self._purges: asyncio.Queue[Topic] = asyncio.Queue()
         self._creating: dict[str, asyncio.Lock] = {}
 
@@ -99,10 +80,11 @@ class TopicService:
 
     def limits(self, topic: Topic) -> TopicLimits:
         known = self._limits.get(topic.topic_id)
-        if known is not None and known[0] is topic:
-            return known[1]
-        limits = topic_config.limits(self._settings, topic.config)
-        self._limits[topic.topic_id] = (topic, limits)
+        generation = self._configs.generation
+        if known is not None and known[0] is topic and known[1] == generation:
+            return known[2]
+        limits = self._configs.limits(topic.config)
+        self._limits[topic.topic_id] = (topic, generation, limits)
         return limits
 
     # -- creating and deleting ---------------------------------------------------------------

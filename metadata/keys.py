@@ -137,6 +137,26 @@ def wal_id_of(key: str) -> UUID:
     return UUID(hex=key.rsplit("/", 1)[1])
 
 
+# -- configurations -------------------------------------------------------------------------------
+
+CONFIGS = f"{ROOT}/cluster/configs/"
+
+
+def configs(kind: str) -> str:
+    return f"{CONFIGS}{kind}/"
+
+
+def config(kind: str, name: str) -> str:
+    """The configuration of a resource: a kind of resource, and its name, which may be any text."""
+    return f"{CONFIGS}{kind}/{_escaped(name)}"
+
+
+def config_of(key: str) -> tuple[str, str]:
+    """The kind and the name of the resource."""
+    kind, escaped = key.removeprefix(CONFIGS).split("/")
+    return kind, "" if escaped == _EMPTY_GROUP else unquote(escaped)
+
+
 # -- consumer groups -----------------------------------------------------------------------------
 
 _EMPTY_GROUP = "%"

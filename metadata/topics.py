@@ -249,6 +249,29 @@ class Topics:
                 domain.scope, [], [Delete(keys.stream_head(ref.domain, ref.stream_id))]
             )
 
+    # -- changing ----------------------------------------------------------------------------
+
+    async def update(self, topic_id: UUID, change: Callable[[Topic], Topic]) -> Topic:
+        """Replaces a topic by `change` of it; what `change` raises is passed on. Applying the
+        change twice must do no harm: so an unknown outcome is resolved."""
+        key = keys.topic_id(topic_id)
+        while True:
+            found = await self._store.get(key, scope=keys.TOPICS_SCOPE)
+            topic = None if found is None else decode(Topic, found.value)
+            if found is None or topic is None or topic.state != Lifecycle.ACTIVE:
+                raise TopicMissing(str(topic_id))
+            wanted = change(topic)
+            if wanted != topic:
+                try:
+                    await self._store.commit(
+                        keys.TOPICS_SCOPE, [Check(key, found.version)], [Put(key, encode(wanted))]
+                    )
+                except (Conflict, CommitUnknown):
+                    continue
+            if topic_id in self._by_id:
+                self._add(wanted)
+            return wanted
+
     # -- deleting ----------------------------------------------------------------------------
 
     async def delete(self, topic_id: UUID) -> Topic:

@@ -66,6 +66,12 @@ class Topic(msgspec.Struct, array_like=True, frozen=True):
     state: int = Lifecycle.ACTIVE
 
 
+class Overrides(msgspec.Struct, array_like=True, frozen=True):
+    """What was set for a resource: the texts as they were sent, by key."""
+
+    values: dict[str, str]
+
+
 class StreamHead(msgspec.Struct, array_like=True, frozen=True):
     """The mutable end of a stream. Every commit that touches a stream replaces its head, so
     a check of the head's version covers the stream's index and producers too."""

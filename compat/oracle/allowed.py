@@ -37,7 +37,9 @@ RULES = (
     # What is a matter of hash tables, or of chance.
     Rule("Metadata", "topics", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("Produce", "responses", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("DescribeConfigs", "results.*.configs", UNORDERED, "Kafka's order is a hash table's"),
     # What Dray is.
+    Rule("DescribeConfigs", "**.documentation", IGNORED, "the texts are Dray's own"),
     Rule("Fetch", "**.records", WHOLE, "Kafka cuts the last batch, clients drop it; Dray doesn't"),
     Rule("ApiVersions", "api_keys", IGNORED, "Dray lacks APIs; `versions` compares what it has"),
 )

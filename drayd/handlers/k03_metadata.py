@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from drayd.call import Call, Result
-from drayd.topics import check_name
+from drayd.topic_names import check_name
 from metadata.values import Topic
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import make, nested

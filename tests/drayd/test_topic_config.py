@@ -7,8 +7,15 @@ from dataclasses import replace
 import pytest
 
 from drayd.config import Settings
-from drayd.topic_config import KEYS, TopicLimits, check, limits
+from drayd.configs.broker_keys import static_values
+from drayd.configs.brokers import BrokerView
+from drayd.configs.topic_keys import TOPIC_KEYS
+from drayd.topic_config import TopicLimits, check, limits
 from protocol.errors import ErrorCode, KafkaError
+
+
+def view(settings: Settings) -> BrokerView:
+    return BrokerView(static_values(settings), {}, {})
 
 
 @pytest.mark.parametrize(
@@ -17,6 +24,10 @@ from protocol.errors import ErrorCode, KafkaError
         ("cleanup.policy", "delete"),
         ("cleanup.policy", "compact,delete"),
         ("cleanup.policy", "compact, delete"),
+        ("cleanup.policy", ""),
+        ("compression.type", "zstd"),
+        ("max.message.bytes", " +7 "),
+        ("preallocate", "TRUE"),
         ("compression.type", "producer"),
         ("max.message.bytes", "0"),
         ("max.message.bytes", str(2**31 - 1)),
@@ -75,7 +86,7 @@ def test_an_absurdly_long_number_is_only_refused() -> None:
 
 def test_a_topic_without_configuration_has_the_brokers_limits() -> None:
     settings = replace(Settings(), message_max_bytes=777)
-    assert limits(settings, {}) == TopicLimits(
+    assert limits(view(settings), {}) == TopicLimits(
         max_message_bytes=777,
         timestamp_type="CreateTime",
         before_max_ms=settings.log_message_timestamp_before_max_ms,
@@ -92,17 +103,17 @@ def test_a_topics_own_configuration_wins() -> None:
         "message.timestamp.after.max.ms": "7",
         "cleanup.policy": "compact,delete",
     }
-    assert limits(Settings(), check(config)) == TopicLimits(5, "LogAppendTime", 6, 7, True)
+    assert limits(view(Settings()), check(config)) == TopicLimits(5, "LogAppendTime", 6, 7, True)
 
 
 def test_the_brokers_timestamp_type_can_be_undone_by_a_topic() -> None:
     settings = replace(Settings(), log_message_timestamp_type="LogAppendTime")
-    assert limits(settings, {}).timestamp_type == "LogAppendTime"
+    assert limits(view(settings), {}).timestamp_type == "LogAppendTime"
     own = {"message.timestamp.type": "CreateTime"}
-    assert limits(settings, own).timestamp_type == "CreateTime"
+    assert limits(view(settings), own).timestamp_type == "CreateTime"
 
 
 def test_every_key_refuses_nonsense() -> None:
-    for name in KEYS:
+    for name in TOPIC_KEYS:
         with pytest.raises(KafkaError):
             check({name: "nonsense"})

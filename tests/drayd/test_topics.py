@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from drayd.cache import Cache
 from drayd.config import Settings
-from drayd.topics import MAX_PARTITIONS, TopicService, check_name, new_topic_id
+from drayd.configs.service import ConfigService
+from drayd.topic_names import check_name
+from drayd.topics import MAX_PARTITIONS, TopicService, new_topic_id
 from drayd.waiters import Wait, Waiters
 from metadata import keys
+from metadata.configs import StoredConfigs
 from metadata.faults import Fault, FaultyStore
 from metadata.memory import MemoryState, MemoryStore
 from metadata.topics import Topics
@@ -31,8 +34,10 @@ class Service:
         self.cache = Cache(hot_max_bytes=10**6, cold_max_bytes=10**6)
         self.waiters = Waiters()
         registry = Topics(self.store, self.domains, now_ms=self.clock, garbage_grace_ms=GRACE_MS)
+        settings = Settings(num_partitions=3)
+        self.configs = ConfigService(settings, StoredConfigs(self.store), registry)
         self.topics = TopicService(
-            registry, Settings(num_partitions=3), self.cache, self.waiters, self.clock
+            registry, settings, self.cache, self.waiters, self.clock, self.configs
         )
 
 
