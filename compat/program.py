@@ -85,14 +85,17 @@ class Program:
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                text=True,
-                cwd=toolchain.ROOT,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._stderr,
+                    text=True,
+                    cwd=toolchain.ROOT,
+                )
+            except OSError as problem:
+                raise JobFailed(f"{self._command[0]} can't be started: {problem}") from problem
         return self._process
 
     def _said(self) -> str:
