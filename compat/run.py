@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from compat import checks, servers, table, toolchain, tools
+from compat import checks, groups, servers, table, toolchain, tools
 from compat.checks import LACKING, WRONG, Client, Session
 from compat.program import JobFailed, Program
 from compat.servers import Server, ServerFailed
@@ -36,7 +36,7 @@ CLIENTS: dict[str, Callable[[], list[str]]] = {
     "rskafka": toolchain.rust_client,
 }
 STAND_IN = "librdkafka"
-TOOLS = "tools"
+TOOLS, GROUPS = "tools", "groups"
 
 
 def main() -> int:
@@ -50,23 +50,26 @@ def main() -> int:
             server = _start_server(stack, options.server)
             columns = [_run_client(server, name, clients) for name in _chosen(clients, options)]
             tried = tools.run(server.bootstrap) if TOOLS in (options.only or [TOOLS]) else {}
+            grouped = _run_groups(stack, options, clients)
     except (toolchain.Missing, ServerFailed) as problem:
         print(problem, file=sys.stderr)
         return 2
     if tried:
         print(tools.table(tried), end="\n\n")
+    if grouped:
+        print(tools.table(grouped, "consumer groups"), end="\n\n")
     if columns:
         print(table.table(columns, [check.name for check in checks.CHECKS]), end="\n\n")
     for line in table.reasons(columns, LACKING):
         print(f"not offered: {line}")
     failures = table.reasons(columns, WRONG)
-    failures += [f"{name}: {said}" for name, said in tried.items() if said]
+    failures += [f"{name}: {said}" for name, said in (tried | grouped).items() if said]
     for line in failures:
         print(f"\nFAILED {line}")
     outcome = f"{len(failures)} failures" if failures else "all well"
     print(f"\n{outcome}, against {options.server}, in {time.perf_counter() - began:.0f} s")
     if options.write_readme and not options.only and options.server == "dray":
-        table.write(toolchain.ROOT / "README.md", _for_readme(columns, tried))
+        table.write(toolchain.ROOT / "README.md", _for_readme(columns, tried, grouped))
     return 1 if failures else 0
 
 
@@ -106,13 +109,39 @@ def _run_client(server: Server, name: str, clients: dict[str, Client]) -> Column
     return Column(name, client.version, results)
 
 
-def _for_readme(columns: list[Column], tried: dict[str, str]) -> str:
+def _run_groups(
+    stack: contextlib.ExitStack, options: argparse.Namespace, clients: dict[str, Client]
+) -> dict[str, str]:
+    """What is wrong with each kind of consumer group."""
+    variants = [each for each in groups.VARIANTS if not options.only or each.client in options.only]
+    if options.only:
+        if GROUPS not in options.only:
+            return {}
+        variants = variants or list(groups.VARIANTS)
+    folder = stack.enter_context(servers.scratch())
+    server = stack.enter_context(groups.make_server(options.server, folder / "groups"))
+    results = {}
+    for each in variants:
+        print(f"group of {each.name} … ", end="", flush=True, file=sys.stderr)
+        began = time.perf_counter()
+        command = CLIENTS[each.client]()
+        results[each.name] = groups.run(server, each, command, clients[STAND_IN].program)
+        outcome = "FAILED" if results[each.name] else "ok"
+        print(f"{outcome}, {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    return results
+
+
+def _for_readme(columns: list[Column], tried: dict[str, str], grouped: dict[str, str]) -> str:
     lacking = "\n".join(f"- {line}" for line in table.reasons(columns, LACKING))
     return (
         f"{table.compact(table.table(columns, [check.name for check in checks.CHECKS]))}\n\n"
         f"✓ passed, ✗ failed, – not offered by the client:\n{lacking}\n\n"
         f"Kafka's own tools, of Apache Kafka {toolchain.KAFKA_VERSION}:\n\n"
-        f"{table.compact(tools.table(tried))}"
+        f"{table.compact(tools.table(tried))}\n\n"
+        "Consumer groups over twelve partitions that are written to meanwhile: one member, three,\n"
+        "one leaves, one joins and one is killed, one joins and the broker is killed during\n"
+        "that rebalance. Nothing is skipped, only what was not committed is read again:\n\n"
+        f"{table.compact(tools.table(grouped, 'consumer groups'))}"
     )
 
 
@@ -125,8 +154,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=[*CLIENTS, TOOLS],
-        help="only this client, or only Kafka's tools; may be repeated",
+        choices=[*CLIENTS, TOOLS, GROUPS],
+        help="only this client, Kafka's tools, or (its) consumer groups; may be repeated",
     )
     parser.add_argument(
         "--write-readme", action="store_true", help="put the table into README.md (a full run)"

@@ -82,10 +82,10 @@ def run(bootstrap: str) -> dict[str, str]:
     return results
 
 
-def table(results: Mapping[str, str]) -> str:
+def table(results: Mapping[str, str], head: str = "tool") -> str:
     """A line for each tool."""
-    width = max(map(len, results), default=0)
-    lines = [f"| {'tool'.ljust(width)} |   |", f"| {'-' * width} | - |"]
+    width = max(map(len, [head, *results]))
+    lines = [f"| {head.ljust(width)} |   |", f"| {'-' * width} | - |"]
     lines += [f"| {name.ljust(width)} | {'✗' if said else '✓'} |" for name, said in results.items()]
     return "\n".join(lines)
 

@@ -6,14 +6,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiokafka
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import for_code
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import KafkaError, for_code
 
 from compat.clients.job import CASE_TIMEOUT_S, Case, Doer, Record, Refused, pack, serve, unpack
+from compat.clients.member import HEARTBEAT_MS, POLL_MS, SESSION_TIMEOUT_MS, Member
 
 CASE_TIMEOUT_MS = int(CASE_TIMEOUT_S * 1000)
+ASSIGNORS = {"range": [RangePartitionAssignor]}
 
 
 def about(_bootstrap: str, _case: Case) -> dict[str, Any]:
@@ -169,6 +172,43 @@ async def _offsets(bootstrap: str, case: Case) -> dict[str, int]:
         await consumer.stop()
 
 
+async def _member(bootstrap: str, case: Case) -> None:
+    """A member of a group, until standard input ends."""
+    told = Member()
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's has no types
+        def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            told.gained(place.partition for place in assigned)
+
+        def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            told.lost(place.partition for place in revoked)
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=case["group"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        partition_assignment_strategy=ASSIGNORS[case["assignor"]],
+    )
+    consumer.subscribe([case["topic"]], listener=Listener())
+    await consumer.start()
+    while not told.stopping:
+        ends = {}
+        for place, batch in (await consumer.getmany(timeout_ms=POLL_MS)).items():
+            told.read(place.partition, [message.offset for message in batch])
+            ends[place] = batch[-1].offset + 1
+        if ends:
+            try:
+                await consumer.commit(ends)
+            except KafkaError:
+                continue
+            told.committed({place.partition: end for place, end in ends.items()})
+    await consumer.stop()
+    told.left()
+
+
 def _record(message: Any) -> Record:
     return {
         "partition": message.partition,
@@ -202,5 +242,6 @@ if __name__ == "__main__":
             "offsets": _run(_offsets),
             "delete_records": _run(_delete_records),
             "delete": _run(_delete),
+            "member": _run(_member),
         }
     )

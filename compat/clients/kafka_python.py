@@ -6,14 +6,23 @@ from contextlib import contextmanager
 from typing import Any
 
 import kafka
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import (
+    ConsumerRebalanceListener,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.codec import has_lz4, has_snappy, has_zstd
-from kafka.errors import UnknownTopicOrPartitionError, for_code
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 
 from compat.clients.job import CASE_TIMEOUT_S, Case, Record, Refused, TimedOut, pack, serve, unpack
+from compat.clients.member import HEARTBEAT_MS, POLL_MS, SESSION_TIMEOUT_MS, Member
 
 CASE_TIMEOUT_MS = int(CASE_TIMEOUT_S * 1000)
+ASSIGNORS = {"range": [RangePartitionAssignor]}
 
 
 def about(_bootstrap: str, _case: Case) -> dict[str, Any]:
@@ -154,6 +163,42 @@ def offsets(bootstrap: str, case: Case) -> dict[str, int]:
         consumer.close()
 
 
+def member(bootstrap: str, case: Case) -> None:
+    """A member of a group, until standard input ends."""
+    told = Member()
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=case["group"],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        partition_assignment_strategy=ASSIGNORS[case["assignor"]],
+    )
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+        def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+            told.gained(place.partition for place in assigned)
+
+        def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+            told.lost(place.partition for place in revoked)
+
+    consumer.subscribe([case["topic"]], listener=Listener())
+    while not told.stopping:
+        ends = {}
+        for place, batch in consumer.poll(timeout_ms=POLL_MS).items():
+            told.read(place.partition, [message.offset for message in batch])
+            ends[place] = OffsetAndMetadata(batch[-1].offset + 1, "", -1)
+        if ends:
+            try:
+                consumer.commit(ends)
+            except KafkaError:
+                continue
+            told.committed({place.partition: each.offset for place, each in ends.items()})
+    consumer.close()
+    told.left()
+
+
 def _record(message: Any) -> Record:
     return {
         "partition": message.partition,
@@ -180,5 +225,6 @@ if __name__ == "__main__":
             "offsets": offsets,
             "delete_records": delete_records,
             "delete": delete,
+            "member": member,
         }
     )

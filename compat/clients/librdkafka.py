@@ -22,6 +22,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from compat.clients.job import CASE_TIMEOUT_S, Case, Record, TimedOut, pack, serve, unpack
+from compat.clients.member import HEARTBEAT_MS, POLL_MS, SESSION_TIMEOUT_MS, Member
 
 
 def about(_bootstrap: str, _case: Case) -> dict[str, Any]:
@@ -169,6 +170,51 @@ def offsets(bootstrap: str, case: Case) -> dict[str, int]:
         consumer.close()
 
 
+def member(bootstrap: str, case: Case) -> None:
+    """A member of a group, until standard input ends."""
+    told = Member()
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": case["group"],
+        "group.protocol": case["protocol"],
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    if case["protocol"] == "classic":
+        settings |= {
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "partition.assignment.strategy": case["assignor"],
+        }
+    consumer = Consumer(settings)
+
+    def gained(_: Consumer, places: list[TopicPartition]) -> None:
+        told.gained(place.partition for place in places)
+
+    def lost(_: Consumer, places: list[TopicPartition]) -> None:
+        told.lost(place.partition for place in places)
+
+    consumer.subscribe([case["topic"]], on_assign=gained, on_revoke=lost, on_lost=lost)
+    while not told.stopping:
+        batches: dict[int, list[int]] = {}
+        for message in consumer.consume(200, POLL_MS / 1000):
+            partition, offset = message.partition(), message.offset()
+            if message.error() is None and partition is not None and offset is not None:
+                batches.setdefault(partition, []).append(offset)
+        for partition, found in batches.items():
+            told.read(partition, found)
+        ends = {partition: found[-1] + 1 for partition, found in batches.items()}
+        if ends:
+            places = [TopicPartition(case["topic"], place, end) for place, end in ends.items()]
+            try:
+                consumer.commit(offsets=places, asynchronous=False)
+            except KafkaException:
+                continue
+            told.committed(ends)
+    consumer.close()
+    told.left()
+
+
 def _consumer(bootstrap: str) -> Consumer:
     # librdkafka wants a group id even from a consumer that joins no group.
     return Consumer(
@@ -216,5 +262,6 @@ if __name__ == "__main__":
             "offsets": offsets,
             "delete_records": delete_records,
             "delete": delete,
+            "member": member,
         }
     )

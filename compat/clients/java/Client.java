@@ -2,18 +2,25 @@ import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.BooleanNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -21,12 +28,16 @@ import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
@@ -47,13 +58,14 @@ public final class Client {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final TypeReference<Map<String, String>> STRINGS = new TypeReference<>() { };
 
+    private static final BufferedReader JOBS = new BufferedReader(
+        new InputStreamReader(System.in, StandardCharsets.UTF_8));
+
     private Client() {
     }
 
     public static void main(String[] arguments) throws Exception {
-        BufferedReader jobs = new BufferedReader(
-            new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = jobs.readLine(); line != null; line = jobs.readLine()) {
+        for (String line = JOBS.readLine(); line != null; line = JOBS.readLine()) {
             JsonNode job = JSON.readTree(line);
             ObjectNode answer = JSON.createObjectNode();
             try {
@@ -73,6 +85,7 @@ public final class Client {
             case "produce" -> produce(bootstrap, each);
             case "consume" -> consume(bootstrap, each);
             case "offsets" -> offsets(bootstrap, each);
+            case "member" -> member(bootstrap, each);
             default -> {
                 try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
                     yield administer(admin, what, each);
@@ -242,6 +255,103 @@ public final class Client {
             answer.put("at", at == null ? -1 : at.offset());
         }
         return answer;
+    }
+
+    /** A member of a group; compat/clients/member.py says what it tells. */
+    private static JsonNode member(String bootstrap, JsonNode each) throws Exception {
+        Map<String, Object> settings = new HashMap<>(Map.of(
+            "bootstrap.servers", bootstrap,
+            "group.id", each.get("group").asText(),
+            "group.protocol", each.get("protocol").asText(),
+            "auto.offset.reset", "earliest",
+            "enable.auto.commit", false,
+            "key.deserializer", ByteArrayDeserializer.class,
+            "value.deserializer", ByteArrayDeserializer.class));
+        if (each.get("protocol").asText().equals("classic")) {
+            settings.put("session.timeout.ms", 6000);
+            settings.put("heartbeat.interval.ms", 1000);
+            settings.put("partition.assignment.strategy",
+                each.get("assignor").asText().equals("range")
+                    ? "org.apache.kafka.clients.consumer.RangeAssignor"
+                    : "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
+        }
+        AtomicBoolean stopping = new AtomicBoolean();
+        Thread waiting = new Thread(() -> awaitEnd(stopping));
+        waiting.setDaemon(true);
+        waiting.start();
+        Set<Integer> owned = new TreeSet<>();
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings)) {
+            consumer.subscribe(List.of(each.get("topic").asText()), new ConsumerRebalanceListener() {
+                @Override
+                public void onPartitionsAssigned(Collection<TopicPartition> places) {
+                    places.forEach(place -> owned.add(place.partition()));
+                    tell("owned", JSON.valueToTree(owned));
+                }
+
+                @Override
+                public void onPartitionsRevoked(Collection<TopicPartition> places) {
+                    places.forEach(place -> owned.remove(place.partition()));
+                    tell("owned", JSON.valueToTree(owned));
+                }
+            });
+            while (!stopping.get()) {
+                ConsumerRecords<byte[], byte[]> batch = consumer.poll(Duration.ofMillis(200));
+                Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+                ObjectNode committed = JSON.createObjectNode();
+                for (TopicPartition place : batch.partitions()) {
+                    long next = -1;
+                    long start = -1;
+                    for (ConsumerRecord<byte[], byte[]> record : batch.records(place)) {
+                        if (record.offset() != next) {
+                            tellRead(place.partition(), start, next);
+                            start = record.offset();
+                        }
+                        next = record.offset() + 1;
+                    }
+                    tellRead(place.partition(), start, next);
+                    ends.put(place, new OffsetAndMetadata(next));
+                    committed.put(String.valueOf(place.partition()), next);
+                }
+                if (!ends.isEmpty()) {
+                    try {
+                        consumer.commitSync(ends, Duration.ofSeconds(10));
+                        tell("committed", committed);
+                    } catch (KafkaException error) {
+                        // The next batch's commit covers it.
+                    }
+                }
+            }
+        }
+        tell("left", BooleanNode.TRUE);
+        return null;
+    }
+
+    private static void tellRead(int partition, long start, long end) {
+        if (start >= 0) {
+            ObjectNode event = JSON.createObjectNode();
+            event.put("read", partition).put("start", start).put("end", end);
+            tell(event);
+        }
+    }
+
+    private static void tell(String what, JsonNode value) {
+        ObjectNode event = JSON.createObjectNode();
+        event.set(what, value);
+        tell(event);
+    }
+
+    private static void tell(ObjectNode event) {
+        event.put("at", System.currentTimeMillis());
+        System.out.println(event);
+    }
+
+    private static void awaitEnd(AtomicBoolean stopping) {
+        try {
+            JOBS.readLine();
+        } catch (IOException error) {
+            // The end as well.
+        }
+        stopping.set(true);
     }
 
     private static KafkaConsumer<byte[], byte[]> consumer(String bootstrap) {

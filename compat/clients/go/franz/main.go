@@ -29,6 +29,7 @@ func main() {
 		"offsets":           administer(offsets),
 		"delete_records":    administer(deleteRecords),
 		"delete":            administer(deleteTopic),
+		"member":            member,
 	})
 }
 

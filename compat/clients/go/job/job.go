@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 )
 
@@ -32,6 +33,9 @@ type Case struct {
 	Partition   int32             `json:"partition"`
 	Timestamp   int64             `json:"timestamp"`
 	Before      int64             `json:"before"`
+	Group       string            `json:"group"`
+	Protocol    string            `json:"protocol"`
+	Assignor    string            `json:"assignor"`
 }
 
 // Wanted is how many records a consumer is to read.
@@ -71,9 +75,32 @@ func (h Header) MarshalJSON() ([]byte, error) {
 // Doer does one kind of job.
 type Doer func(ctx context.Context, bootstrap string, c Case) (any, error)
 
+var jobs = json.NewDecoder(bufio.NewReader(os.Stdin))
+
+// UntilEnd is done when standard input ends; only for the last job.
+func UntilEnd() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		jobs.More()
+		cancel()
+	}()
+	return ctx
+}
+
+var telling sync.Mutex
+
+// Tell writes an event of a member of a group; compat/clients/member.py says which there are.
+func Tell(event map[string]any) {
+	telling.Lock()
+	defer telling.Unlock()
+	event["at"] = time.Now().UnixMilli()
+	if err := json.NewEncoder(os.Stdout).Encode(event); err != nil {
+		os.Exit(2)
+	}
+}
+
 // Serve answers jobs until there are no more.
 func Serve(doers map[string]Doer) {
-	jobs := json.NewDecoder(bufio.NewReader(os.Stdin))
 	answers := json.NewEncoder(os.Stdout)
 	for jobs.More() {
 		var asked struct {
