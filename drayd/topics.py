@@ -64,6 +64,9 @@ class TopicService:
 
     async def find(self, name: str) -> Topic | None:
         """KafkaError(KAFKA_STORAGE_ERROR), which clients retry, if nobody can say."""
+        if not _LEGAL.fullmatch(name):
+            # No topic can have it, and not every store can be asked for it.
+            return None
         try:
             return await self._registry.find(name)
         except StoreError as error:

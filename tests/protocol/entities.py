@@ -25,7 +25,7 @@ def _milliseconds(bits: int) -> st.SearchStrategy[timedelta]:
     return _integers(bits).map(lambda ms: timedelta(milliseconds=ms))
 
 
-_VALUES: dict[str, st.SearchStrategy[Any]] = {
+VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "int8": _integers(8),
     "int16": _integers(16),
@@ -49,7 +49,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def _values(spec: FieldSpec) -> st.SearchStrategy[Any]:
-    values = _VALUES[spec.kafka_type or ""] if spec.entity is None else entities(spec.entity)
+    values = VALUES[spec.kafka_type or ""] if spec.entity is None else entities(spec.entity)
     if spec.is_array:
         values = st.lists(values, max_size=3).map(tuple)
     values = st.none() | values if spec.nullable else values
