@@ -10,6 +10,11 @@ MAX_NAME_CHARACTERS = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
+def can_exist(name: str) -> bool:
+    """Whether any topic could have this name; not every store can be asked for the others."""
+    return _LEGAL.fullmatch(name) is not None
+
+
 def check_name(name: str) -> None:
     """Kafka's rules; KafkaError(INVALID_TOPIC_EXCEPTION) says which one is broken."""
     problem = None

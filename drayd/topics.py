@@ -13,7 +13,7 @@ from drayd.config import Settings
 from drayd.configs.service import ConfigService
 from drayd.logs import Logger
 from drayd.topic_config import TopicLimits
-from drayd.topic_names import check_name
+from drayd.topic_names import can_exist, check_name
 from drayd.waiters import Waiters
 from metadata.store import StoreError
 from metadata.topics import NewTopic, TopicExists, TopicMissing, Topics
@@ -64,8 +64,7 @@ class TopicService:
 
     async def find(self, name: str) -> Topic | None:
         """KafkaError(KAFKA_STORAGE_ERROR), which clients retry, if nobody can say."""
-        if not _LEGAL.fullmatch(name):
-            # No topic can have it, and not every store can be asked for it.
+        if not can_exist(name):
             return None
         try:
             return await self._registry.find(name)
