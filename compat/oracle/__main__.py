@@ -5,8 +5,10 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import Any, TypeVar
 
 from compat import servers, toolchain
 from compat.oracle import compare, golden, targets
@@ -16,6 +18,10 @@ from compat.servers import ServerFailed
 from compat.wire import Address
 
 Answers = list[dict[str, Any]]
+Result = TypeVar("Result")
+
+AT_A_TIME = 8
+NOT_PLAYED = "0 preparing"
 
 
 def main() -> int:
@@ -27,7 +33,7 @@ def main() -> int:
         scenarios = [each for area in options.areas or areas() for each in load(area)]
         wanted = [each for each in scenarios if options.only in each.name]
         return commands[options.command](wanted)
-    except (toolchain.Missing, ServerFailed, WrongScenario, NotPlayable) as problem:
+    except (toolchain.Missing, ServerFailed, WrongScenario, NotPlayable, golden.Stale) as problem:
         print(problem, file=sys.stderr)
         return 2
 
@@ -40,51 +46,59 @@ def run(scenarios: list[Scenario]) -> int:
         targets.dray(folder) as dray,
     ):
         known = targets.versions(kafka.address)
-        return _report(
-            (scenario, versions, theirs, _played(scenario, versions, known, dray.address))
-            for scenario in scenarios
-            for versions in scenario.runs(known)
-            for theirs in [_played(scenario, versions, known, kafka.address)]
-        )
+
+        def both(scenario: Scenario, versions: Mapping[str, int]) -> tuple[Answers, Answers]:
+            theirs = _played(scenario, versions, known, kafka.address)
+            return theirs, _played(scenario, versions, known, dray.address)
+
+        return _report(_side_by_side(scenarios, known, both))
 
 
 def _check(scenarios: list[Scenario]) -> int:
     known = golden.versions()
     recorded = {area: golden.load(area) for area in {each.area for each in scenarios}}
-    try:
-        with servers.scratch() as folder, targets.dray(folder) as dray:
-            return _report(
-                (
-                    scenario,
-                    versions,
-                    compare.again(golden.answers(recorded[scenario.area], scenario, versions)),
-                    _played(scenario, versions, known, dray.address),
-                )
-                for scenario in scenarios
-                for versions in scenario.runs(known)
-            )
-    except golden.Stale as stale:
-        print(stale, file=sys.stderr)
-        return 2
+    with servers.scratch() as folder, targets.dray(folder) as dray:
+
+        def against(scenario: Scenario, versions: Mapping[str, int]) -> tuple[Answers, Answers]:
+            theirs = compare.again(golden.answers(recorded[scenario.area], scenario, versions))
+            return theirs, _played(scenario, versions, known, dray.address)
+
+        return _report(_side_by_side(scenarios, known, against))
 
 
 def _record(scenarios: list[Scenario]) -> int:
     with servers.scratch() as folder, targets.kafka(folder) as kafka:
         known = targets.versions(kafka.address)
         golden.save_versions(known)
-        for area in sorted({each.area for each in scenarios}):
-            recorded: dict[str, tuple[Scenario, golden.Runs]] = {}
-            for scenario in load(area):
-                recorded[scenario.name] = (
-                    scenario,
-                    [
-                        (versions, _played(scenario, versions, known, kafka.address))
-                        for versions in scenario.runs(known)
-                    ],
-                )
-            golden.save(area, recorded)
-            print(f"{area}: {len(recorded)} scenarios recorded")
+        recorded: dict[str, dict[str, tuple[Scenario, golden.Runs]]] = {}
+        whole = [each for area in sorted({each.area for each in scenarios}) for each in load(area)]
+
+        def answers(scenario: Scenario, versions: Mapping[str, int]) -> Answers:
+            return _played(scenario, versions, known, kafka.address)
+
+        for scenario, versions, found in _side_by_side(whole, known, answers):
+            area = recorded.setdefault(scenario.area, {})
+            area.setdefault(scenario.name, (scenario, []))[1].append((dict(versions), found))
+            if found and found[0]["step"] == NOT_PLAYED:
+                raise NotPlayable(f"{scenario.area}: {scenario.name}: {found[0]['answer']}")
+    for name, content in recorded.items():
+        golden.save(name, content)
+        print(f"{name}: {len(content)} scenarios recorded")
     return 0
+
+
+def _side_by_side(
+    scenarios: list[Scenario],
+    known: Versions,
+    play_one: Callable[[Scenario, Mapping[str, int]], Result],
+) -> Iterator[tuple[Scenario, Mapping[str, int], Result]]:
+    """Every run of every scenario in order; several are under way at a time, which changes
+    nothing, since each has names of its own."""
+    runs = [(scenario, versions) for scenario in scenarios for versions in scenario.runs(known)]
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        results = pool.map(lambda each: play_one(*each), runs)
+        for (scenario, versions), result in zip(runs, results, strict=True):
+            yield scenario, versions, result
 
 
 def _list(scenarios: list[Scenario]) -> int:
@@ -108,32 +122,47 @@ def _played(
     try:
         return compare.normalised(play(scenario, versions, known, to))
     except NotPlayable as problem:
-        return [{"step": "0 -", "answer": {"not playable": str(problem)}}]
+        return [{"step": NOT_PLAYED, "answer": {"not playable": str(problem)}}]
 
 
 def _report(
-    results: Iterable[tuple[Scenario, Mapping[str, int], Answers, Answers]],
+    results: Iterable[tuple[Scenario, Mapping[str, int], tuple[Answers, Answers]]],
 ) -> int:
     began = time.perf_counter()
-    different: dict[tuple[str, str], dict[str, list[str]]] = {}
-    names: set[tuple[str, str]] = set()
-    runs = 0
-    for scenario, versions, theirs, ours in results:
-        runs += 1
-        name = (scenario.area, scenario.name)
-        names.add(name)
-        label = ", ".join(f"{api} {version}" for api, version in versions.items())
-        for line in describe(theirs, ours):
-            different.setdefault(name, {}).setdefault(line, []).append(label)
-    for (area, title), lines in different.items():
-        print(f"{area}: {title}")
+    names = failed = runs = 0
+    for scenario, group in groupby(results, key=lambda each: each[0]):
+        lines: dict[str, list[Mapping[str, int]]] = {}
+        for _, versions, (theirs, ours) in group:
+            runs += 1
+            for line in describe(theirs, ours):
+                lines.setdefault(line, []).append(versions)
+        names += 1
+        failed += bool(lines)
+        if lines:
+            print(f"{scenario.area}: {scenario.name}")
         for line, where in lines.items():
-            print(f"    [{'; '.join(where)}]\n    {line}")
+            print(f"    {_shown_versions(where)} {line}", flush=True)
     print(
-        f"{len(names)} scenarios, {runs} runs, {len(different)} scenarios differ, "
+        f"{names} scenarios, {runs} runs, {failed} scenarios differ, "
         f"in {time.perf_counter() - began:.0f} s"
     )
-    return 1 if different else 0
+    return 1 if failed else 0
+
+
+def _shown_versions(runs: list[Mapping[str, int]]) -> str:
+    """`[Fetch 4-12]`."""
+    parts = []
+    for api in runs[0]:
+        found = sorted({run[api] for run in runs})
+        ranges: list[list[int]] = []
+        for version in found:
+            if ranges and ranges[-1][-1] == version - 1:
+                ranges[-1].append(version)
+            else:
+                ranges.append([version])
+        shown = (f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in ranges)
+        parts.append(f"{api} {','.join(shown)}")
+    return f"[{'; '.join(parts)}]"
 
 
 def describe(theirs: Answers, ours: Answers) -> list[str]:

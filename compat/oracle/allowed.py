@@ -4,16 +4,19 @@ A rule is for an API (`*`: all) and a path of its answer (`*`: one step, `**`: a
 rule covers is replaced before answers are compared or recorded:
 
 - SYMBOL: each distinct value becomes `<kind n>`, so it must be the same value at the same places;
-  null, -1, 0 and empty text stay what they are.
+  null, -1, 0 (unless it is a producer id) and empty text stay what they are.
 - TIME: a time of today becomes `<now>`.
+- COUNT: any number above 0 becomes `<positive>`.
 - IGNORED: the value isn't compared at all.
 - UNORDERED: the items of a list are compared without regard to their order.
+- FEWER: likewise, and Kafka may have items that Dray hasn't; those that Dray has must be the same.
 - WHOLE: batches that are cut off at the end of an answer are left out.
 """
 
 from typing import NamedTuple
 
-SYMBOL, TIME, IGNORED, UNORDERED, WHOLE = "symbol", "time", "ignored", "unordered", "whole"
+SYMBOL, TIME, COUNT, IGNORED = "symbol", "time", "count", "ignored"
+UNORDERED, FEWER, WHOLE = "unordered", "fewer", "whole"
 
 
 class Rule(NamedTuple):
@@ -34,12 +37,16 @@ RULES = (
     Rule("*", "**.session_id", SYMBOL, "random"),
     Rule("*", "**.member_id", SYMBOL, "random"),
     Rule("*", "**.log_append_time", TIME, "the server's clock"),
+    Rule("ApiVersions", "finalized_features_epoch", COUNT, "counts changes to Kafka's metadata"),
     # What is a matter of hash tables, or of chance.
     Rule("Metadata", "topics", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("Produce", "responses", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DescribeConfigs", "results.*.configs", UNORDERED, "Kafka's order is a hash table's"),
+    Rule("DeleteTopics", "responses", UNORDERED, "Kafka shuffles them on purpose"),
     # What Dray is.
     Rule("DescribeConfigs", "**.documentation", IGNORED, "the texts are Dray's own"),
     Rule("Fetch", "**.records", WHOLE, "Kafka cuts the last batch, clients drop it; Dray doesn't"),
-    Rule("ApiVersions", "api_keys", IGNORED, "Dray lacks APIs; `versions` compares what it has"),
+    Rule("ApiVersions", "api_keys", FEWER, "Dray offers what it has"),
+    Rule("ApiVersions", "supported_features", FEWER, "Dray announces what it has"),
+    Rule("ApiVersions", "finalized_features", FEWER, "Dray announces what it has"),
 )

@@ -9,7 +9,7 @@ from compat.oracle import codec, schema
 from compat.oracle.schema import Api
 from compat.wire import Address
 
-ANSWER_WITHIN_S = 30.0
+ANSWER_WITHIN_S = 20.0
 FUTURE_VERSION = 99
 """A version that no API has: sent with the newest body that is known."""
 

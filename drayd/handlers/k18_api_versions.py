@@ -19,6 +19,9 @@ TABLE: list[tuple[int, int, int]] = []
 METADATA_VERSIONS = (7, 30)
 """The feature levels of Kafka 4.3."""
 
+FEATURES_EPOCH = 1
+"""Counts changes to what is finalized: there are none."""
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -26,9 +29,13 @@ async def handle(call: Call) -> Result:
     code = ErrorCode.none
     if call.version >= 3 and not _named_well(call.request):
         code = ErrorCode.invalid_request
-    keys = _keys(call.response_class) if code is ErrorCode.none else ()
+    if code is not ErrorCode.none:
+        return call.respond(error_code=code, api_keys=(), throttle_time=0)
     return call.respond(
-        error_code=code, api_keys=keys, throttle_time=0, **_features(call.response_class)
+        error_code=code,
+        api_keys=_keys(call.response_class),
+        throttle_time=0,
+        **_features(call.response_class),
     )
 
 
@@ -42,7 +49,7 @@ def _features(cls: Any) -> dict[str, Any]:
         "supported_features": (
             make(supported, name="metadata.version", min_version=low, max_version=high),
         ),
-        "finalized_features_epoch": 0,
+        "finalized_features_epoch": FEATURES_EPOCH,
         "finalized_features": (
             make(
                 finalized, name="metadata.version", max_version_level=high, min_version_level=high
@@ -52,9 +59,10 @@ def _features(cls: Any) -> dict[str, Any]:
 
 
 def unsupported_version() -> Any:
-    """The answer to a version that we don't know: the table, in version 0 (KIP-511)."""
+    """The answer to a version that we don't know: which ones there are, in version 0 (KIP-511)."""
     cls = response_class(KEY, 0)
-    return make(cls, error_code=ErrorCode.unsupported_version, api_keys=_keys(cls))
+    own = [each for each in _keys(cls) if each.api_key == KEY]
+    return make(cls, error_code=ErrorCode.unsupported_version, api_keys=tuple(own))
 
 
 def _named_well(request: Any) -> bool:

@@ -21,6 +21,11 @@ async def handle(call: Call) -> Result:
             else ErrorCode.invalid_request
         )
         return _answer(call, code)
+    known_id = getattr(call.request, "producer_id", -1)
+    known_epoch = getattr(call.request, "producer_epoch", -1)
+    if (known_id == -1) != (known_epoch == -1):
+        # KIP-360: both or neither.
+        return _answer(call, ErrorCode.invalid_request)
     try:
         (producer_id,) = await call.broker.producer_ids.take()
     except StoreError as error:
