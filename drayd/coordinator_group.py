@@ -113,6 +113,9 @@ class LiveGroup:
     offsets: dict[Partition, CommittedOffset] = field(default_factory=dict)
     written_ms: int | None = None
     """When the stored record changed; None if there is none."""
+    known: bool = False
+    """It existed since it was loaded. As in Kafka, a group that lost its last offset stays in
+    memory until it is swept."""
     held: Held | None = None
     _holder: Holder | None = None
     """The registration that loaded the group; None: it isn't loaded."""
@@ -170,7 +173,7 @@ class LiveGroup:
     @property
     def exists(self) -> bool:
         """As a client sees it."""
-        return self.written_ms is not None or bool(self.offsets) or not self.summary().idle
+        return self.known or self.written_ms is not None or not self.summary().idle
 
     def summary(self) -> Summary:
         return self.world.machines[self.kind].summary(self.state)
@@ -304,6 +307,7 @@ class LiveGroup:
 
     def _restore(self, stored: Stored) -> None:
         self.offsets = dict(stored.offsets)
+        self.known = stored.exists
         self.written_ms = None
         self.kind = Kind.CLASSIC
         if stored.group is None:
@@ -320,7 +324,7 @@ class LiveGroup:
     def unload(self, code: ErrorCode) -> None:
         """Forgets everything; whoever waits for the machine gets the code."""
         self._holder = self.held = None
-        self.state, self.written_ms = None, None
+        self.state, self.written_ms, self.known = None, None, False
         self.kind = Kind.CLASSIC
         self.offsets = {}
         if self._timer is not None:
@@ -333,7 +337,7 @@ class LiveGroup:
     @property
     def _useless(self) -> bool:
         """Whether there is no reason to keep the group in memory."""
-        if self.written_ms is not None or self.offsets or self._waiting:
+        if self.known or self.written_ms is not None or self._waiting:
             return False
         return self.summary().idle
 
@@ -441,11 +445,11 @@ class LiveGroup:
                 state, each.code, wake_ms = admission.state, admission.code, admission.wake_ms
             if each.code is ErrorCode.none:
                 merged.update(each.offsets)
-                exists = exists or bool(merged)
+                exists = True
         if merged:
             await self.world.stored.save_offsets(await self.hold(), merged)
         self._check_still_ours()
-        self.state = state
+        self.state, self.known = state, self.known or exists
         if wake_ms is not None:
             self._arm(wake_ms)
         self.offsets.update(merged)

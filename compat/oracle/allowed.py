@@ -43,6 +43,9 @@ RULES = (
     Rule("Produce", "responses", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DescribeConfigs", "results.*.configs", UNORDERED, "Kafka's order is a hash table's"),
     Rule("DeleteTopics", "responses", UNORDERED, "Kafka shuffles them on purpose"),
+    Rule("OffsetFetch", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("DescribeGroups", "groups", UNORDERED, "Kafka's order is that of its threads"),
+    Rule("DeleteGroups", "results", UNORDERED, "Kafka's order is that of its threads"),
     # What Dray is.
     Rule("DescribeConfigs", "**.documentation", IGNORED, "the texts are Dray's own"),
     Rule("Fetch", "**.records", WHOLE, "Kafka cuts the last batch, clients drop it; Dray doesn't"),

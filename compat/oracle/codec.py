@@ -107,6 +107,8 @@ def _bytes(kind: str, value: Any) -> bytes:
         return value
     if isinstance(value, Mapping) and "hex" in value:
         return bytes.fromhex(value["hex"])
+    if isinstance(value, Mapping) and "repeat" in value:
+        return str(value["repeat"]).encode() * int(value["times"])
     if kind == "records":
         return batches.encode(value)
     if isinstance(value, Mapping):

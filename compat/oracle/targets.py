@@ -8,7 +8,7 @@ from compat.oracle.scenario import Versions
 from compat.servers import Dray, Kafka
 from compat.wire import Address
 
-DRAY_SETTINGS = ("broker.id=1",)
+DRAY_SETTINGS = ("broker.id=1", "group.initial.rebalance.delay.ms=0")
 KAFKA_SETTINGS = (
     # Records of scenarios have fixed, old times: nothing may be removed while they are played.
     "log.initial.task.delay.ms=86400000",

@@ -38,6 +38,8 @@ async def handle(call: Call) -> Result:
             metadata = partition.committed_metadata or ""
             if topic is None:
                 codes[at, number] = missing
+            elif not 0 <= partition.partition_index < len(topic.partitions):
+                codes[at, number] = ErrorCode.unknown_topic_or_partition
             elif len(metadata) > longest:
                 codes[at, number] = ErrorCode.offset_metadata_too_large
             else:

@@ -6,6 +6,7 @@ a producer understands (InitProducerId).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from drayd.call import Call, Result
@@ -18,6 +19,15 @@ VERSIONS = range(7)
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_FROM = 4
+_SHARE_FROM = 6
+_SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:\d+", re.DOTALL)
+_NO_ERROR = "NONE"
+"""What versions 1 to 3 say of a success."""
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details."
+)
+_NOT_AVAILABLE = "The coordinator is not available."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ async def handle(call: Call) -> Result:
         return call.respond(
             throttle_time=0,
             error_code=found.code,
-            error_message=found.message,
+            error_message=found.message or _NO_ERROR,
             node_id=found.node_id,
             host=found.host,
             port=found.port,
@@ -68,10 +78,13 @@ async def _find(call: Call, key_type: int, key: str) -> _Found:
     if key_type == _TRANSACTION:
         node = broker.node
         return _Found(node.node_id, node.host, node.port)
+    if key_type == _SHARE and call.version >= _SHARE_FROM and _SHARE_KEY.fullmatch(key):
+        # As of a Kafka whose share coordinator isn't ready: share groups aren't served.
+        return _failed(ErrorCode.coordinator_not_available)
     if key_type != _GROUP:
-        return _failed(ErrorCode.invalid_request)
+        return _failed(ErrorCode.invalid_request, "" if key_type == _SHARE else _MALFORMED)
     try:
         found = await broker.groups.find(key)
     except KafkaError as error:
-        return _failed(error.code, error.message)
+        return _failed(error.code, _NOT_AVAILABLE)
     return _Found(found.broker_id, found.host, found.port)

@@ -24,7 +24,7 @@ _ALL_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 
 async def handle(call: Call) -> Result:
     groups = []
-    for group_id in dict.fromkeys(call.request.groups):
+    for group_id in call.request.groups:
         try:
             found = await call.broker.groups.look(group_id, lambda group: _described(call, group))
         except KafkaError as error:

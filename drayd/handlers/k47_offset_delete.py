@@ -8,6 +8,7 @@ from typing import Any
 from drayd.call import Call, Result
 from drayd.coordinator_group import LiveGroup
 from metadata.groups import Partition
+from metadata.values import Topic
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import make
 
@@ -18,8 +19,11 @@ VERSIONS = range(1)
 
 async def handle(call: Call) -> Result:
     request = call.request
+    if not request.group_id:
+        return call.respond(throttle_time=0, error_code=ErrorCode.invalid_group_id, topics=())
     topics = {each.name: await call.broker.topics.find(each.name) for each in request.topics}
     codes: dict[str, ErrorCode] = {}
+    """Of the partitions that exist."""
 
     def choose(group: LiveGroup) -> list[Partition]:
         _check(group)
@@ -44,7 +48,9 @@ async def handle(call: Call) -> Result:
     return call.respond(
         throttle_time=0,
         error_code=ErrorCode.none,
-        topics=tuple(_result(call, each, codes[each.name]) for each in request.topics),
+        topics=tuple(
+            _result(call, each, topics[each.name], codes[each.name]) for each in request.topics
+        ),
     )
 
 
@@ -57,16 +63,22 @@ def _check(group: LiveGroup) -> None:
         raise KafkaError(ErrorCode.non_empty_group)
 
 
-def _result(call: Call, wanted: Any, code: ErrorCode) -> Any:
+def _result(call: Call, wanted: Any, topic: Topic | None, code: ErrorCode) -> Any:
+    """Partitions that don't exist come first, as in Kafka."""
+    count = 0 if topic is None else len(topic.partitions)
+    codes = [
+        (
+            each.partition_index,
+            code if 0 <= each.partition_index < count else ErrorCode.unknown_topic_or_partition,
+        )
+        for each in wanted.partitions
+    ]
+    codes.sort(key=lambda one: one[1] is not ErrorCode.unknown_topic_or_partition)
     return make(
         call.item_class("topics"),
         name=wanted.name,
         partitions=tuple(
-            make(
-                call.item_class("topics", "partitions"),
-                partition_index=each.partition_index,
-                error_code=code,
-            )
-            for each in wanted.partitions
+            make(call.item_class("topics", "partitions"), partition_index=index, error_code=each)
+            for index, each in codes
         ),
     )
