@@ -445,7 +445,7 @@ class LiveGroup:
                 state, each.code, wake_ms = admission.state, admission.code, admission.wake_ms
             if each.code is ErrorCode.none:
                 merged.update(each.offsets)
-                exists = True
+                exists = exists or bool(merged)
         if merged:
             await self.world.stored.save_offsets(await self.hold(), merged)
         self._check_still_ours()

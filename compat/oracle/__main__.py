@@ -45,6 +45,7 @@ def run(scenarios: list[Scenario]) -> int:
         targets.kafka(folder) as kafka,
         targets.dray(folder) as dray,
     ):
+        targets.settle(kafka.address)
         known = targets.versions(kafka.address)
 
         def both(scenario: Scenario, versions: Mapping[str, int]) -> tuple[Answers, Answers]:
@@ -68,6 +69,7 @@ def _check(scenarios: list[Scenario]) -> int:
 
 def _record(scenarios: list[Scenario]) -> int:
     with servers.scratch() as folder, targets.kafka(folder) as kafka:
+        targets.settle(kafka.address)
         known = targets.versions(kafka.address)
         golden.save_versions(known)
         recorded: dict[str, dict[str, tuple[Scenario, golden.Runs]]] = {}

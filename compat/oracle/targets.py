@@ -1,5 +1,6 @@
 """The two servers, with settings that agree, and what each says that it speaks."""
 
+import time
 from pathlib import Path
 
 from compat.oracle import schema
@@ -8,6 +9,7 @@ from compat.oracle.scenario import Versions
 from compat.servers import Dray, Kafka
 from compat.wire import Address
 
+COORDINATORS_WITHIN_S = 30.0
 DRAY_SETTINGS = ("broker.id=1", "group.initial.rebalance.delay.ms=0")
 KAFKA_SETTINGS = (
     # Records of scenarios have fixed, old times: nothing may be removed while they are played.
@@ -24,6 +26,25 @@ def kafka(folder: Path) -> Kafka:
 def dray(folder: Path) -> Dray:
     """Dray for the oracle."""
     return Dray(folder / "dray", DRAY_SETTINGS)
+
+
+def settle(address: Address) -> None:
+    """Wait until Kafka's coordinators serve: they make their topics when they are first asked."""
+    connection = Connection(address)
+    ready = {"error_code": "none"}
+    deadline = time.monotonic() + COORDINATORS_WITHIN_S
+    for name, version, body, path in (
+        ("FindCoordinator", 6, {"key_type": 0, "coordinator_keys": ["settled"]}, "coordinators"),
+        ("FindCoordinator", 6, {"key_type": 1, "coordinator_keys": ["settled"]}, "coordinators"),
+        ("OffsetFetch", 9, {"groups": [{"group_id": "settled", "topics": None}]}, "groups"),
+    ):
+        api = schema.apis()[name]
+        while time.monotonic() < deadline:
+            answer = connection.receive(connection.send(api, version, body, "oracle"))
+            if ready.items() <= answer[path][0].items():
+                break
+            time.sleep(0.1)
+    connection.close()
 
 
 def versions(address: Address) -> Versions:

@@ -340,10 +340,6 @@ def _leave(draft: Draft, leave: Leave, env: Env) -> None:
 
 def _commit_error(state: ClassicGroup, committer: Committer) -> ErrorCode:
     empty = state.status is Status.EMPTY
-    if committer.generation >= 0 and not state.exists:
-        # From OffsetCommit 9 on clients know the other code.
-        known = committer.api_version >= 9
-        return ErrorCode.group_id_not_found if known else ErrorCode.illegal_generation
     if committer.generation < 0 and empty:
         # An administrator, or a consumer that assigns itself.
         return ErrorCode.none
