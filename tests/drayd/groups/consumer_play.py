@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from drayd.groups import consumer
+from drayd.groups.assignors import Partitions
 from drayd.groups.consumer_events import Beat, BeatAnswer
 from drayd.groups.consumer_state import Member, State, to_record
 from drayd.groups.machine import (
@@ -94,14 +95,25 @@ class Play:
         return decision.replies
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> BeatAnswer:
-        names = fields.pop("names", None)
         owned = fields.pop("own", None)
+        by_id = None if owned is None else self.partitions(owned)
+        return self.beat_owning(member_id, epoch, by_id, **fields)
+
+    def beat_owning(
+        self,
+        member_id: str,
+        epoch: int,
+        owned: Partitions | None,
+        *,
+        names: Iterable[str] | None = None,
+        **fields: Any,
+    ) -> BeatAnswer:
         beat = Beat(
             group_id="g",
             member_id=member_id,
             member_epoch=epoch,
             topic_names=None if names is None else frozenset(names),
-            owned=None if owned is None else self.partitions(owned),
+            owned=owned,
             **fields,
         )
         ((token, answer),) = self.tell(beat)
@@ -133,7 +145,7 @@ class Play:
         before = self.state.group
         decision = consumer.restore("g", record, self.env())
         assert decision.record is None
-        assert decision.state.group == before
+        assert to_record(decision.state.group) == to_record(before)
         self.state, self.wake_ms = decision.state, decision.wake_ms
 
     # -- looking -----------------------------------------------------------------------------------
