@@ -34,7 +34,7 @@ from drayd.datadir import DataDir
 from drayd.dispatch import Dispatcher
 from drayd.fetch import Fetcher
 from drayd.fetch_sessions import FetchSessions
-from drayd.groups.machine import GroupSettings
+from drayd.group_settings import of_group
 from drayd.http import HttpServer
 from drayd.kinds import HostPort
 from drayd.logs import Logger
@@ -282,20 +282,6 @@ def _coordinator(
     registry: Topics,
     membership: Membership,
 ) -> Coordinator:
-    group_settings = GroupSettings(
-        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
-        min_session_timeout_ms=settings.group_min_session_timeout_ms,
-        max_session_timeout_ms=settings.group_max_session_timeout_ms,
-        max_size=settings.group_max_size,
-        classic_protocol_enabled="classic" in settings.group_coordinator_rebalance_protocols,
-        consumer_protocol_enabled="consumer" in settings.group_coordinator_rebalance_protocols,
-        consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
-        consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
-        consumer_max_size=settings.group_consumer_max_size,
-        consumer_assignors=settings.group_consumer_assignors,
-        consumer_regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
-    )
-
     async def topic_exists(topic_id: UUID) -> bool:
         return await registry.find_id(topic_id) is not None
 
@@ -304,7 +290,7 @@ def _coordinator(
         membership,
         RegisteredTopics(registry),
         topic_exists,
-        lambda group_id: group_settings,
+        of_group(settings, lambda group_id: {}),
         metrics,
         GroupPolicy(
             retention_ms=settings.offsets_retention_minutes * MINUTE_MS,

@@ -42,3 +42,12 @@ class Call:
         for field in path:
             cls = nested(cls, field)
         return cls
+
+    @property
+    def client_id(self) -> str:
+        return self.head.client_id or ""
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka shows it."""
+        return "/" + self.connection.peer.rpartition(":")[0]

@@ -38,6 +38,8 @@ from drayd.handlers import (
     k44_incremental_alter_configs,
     k47_offset_delete,
     k60_describe_cluster,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k74_list_config_resources,
 )
 from drayd.logs import Logger
@@ -70,6 +72,8 @@ MODULES: tuple[ModuleType, ...] = (
     k44_incremental_alter_configs,
     k47_offset_delete,
     k60_describe_cluster,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k74_list_config_resources,
 )
 

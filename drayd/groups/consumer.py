@@ -127,6 +127,8 @@ def summary(state: State) -> Summary:
 
 def _heartbeat(state: State, beat: Beat, env: Env) -> Decision[State]:
     try:
+        if not env.settings.consumer_protocol_enabled:
+            raise Refused(ErrorCode.unsupported_version, "")
         check_request(beat, env.settings)
         if not state.exists and not beat.joins:
             answer, after = group_not_found(beat), state

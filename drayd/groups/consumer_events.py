@@ -83,7 +83,7 @@ class Refused(Exception):
 
     @property
     def answer(self) -> BeatAnswer:
-        return BeatAnswer(self.code, self.message)
+        return BeatAnswer(self.code, self.message or None)
 
 
 def group_not_found(beat: Beat) -> BeatAnswer:

@@ -58,6 +58,7 @@ async def handle(call: Call) -> Result:
         getattr(request, "group_instance_id", None),
         request.generation_id_or_member_epoch,
         call.version,
+        partitions=tuple(offsets),
     )
     committed = call.broker.groups.commit(request.group_id, committer, offsets)
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

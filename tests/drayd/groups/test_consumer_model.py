@@ -192,7 +192,7 @@ class GroupLife(RuleBasedStateMachine):
                 instance_id=client.instance_id,
             )
         else:
-            owned = None
+            owned: dict[UUID, set[int]] | None = None
             if client.news:
                 owned = {}
                 for topic, partition in client.owned:
