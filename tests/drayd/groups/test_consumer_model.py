@@ -39,6 +39,9 @@ class Client:
         """What it was last told to have."""
         self.heard_ms = 0
         self.news = True
+        """Its next heartbeat has to say what it owns …"""
+        self.unsure = False
+        """… and everything else, because it didn't hear the last answer."""
 
     def settle(self) -> None:
         """Takes over what it was told: gives up first, then takes."""
@@ -199,8 +202,7 @@ class GroupLife(RuleBasedStateMachine):
                     owned.setdefault(topic, set()).add(partition)
             answer = self.beat_with(client, names, owned)
         if not heard:
-            # It says everything again next time.
-            client.news = True
+            client.news = client.unsure = True
             return
         client.heard_ms = self.play.now_ms
         if answer.error.name in ("unknown_member_id", "fenced_member_epoch"):
@@ -209,7 +211,7 @@ class GroupLife(RuleBasedStateMachine):
         if answer.error.name == "unreleased_instance_id":
             return
         assert answer.error.name == "none", answer
-        client.news = False
+        client.news = client.unsure = False
         assert answer.member_epoch >= self.highest.get(client.member_id, 0)
         self.highest[client.member_id] = client.epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -227,7 +229,12 @@ class GroupLife(RuleBasedStateMachine):
     ) -> BeatAnswer:
         by_id = None if owned is None else {t: frozenset(p) for t, p in owned.items()}
         return self.play.beat_owning(
-            client.member_id, client.epoch, by_id, names=names, instance_id=client.instance_id
+            client.member_id,
+            client.epoch,
+            by_id,
+            names=client.names if client.unsure else names,
+            rebalance_timeout_ms=REVOKE_MS if client.unsure else -1,
+            instance_id=client.instance_id,
         )
 
 
