@@ -43,6 +43,8 @@ from drayd.memory import keep_freed_memory
 from drayd.metrics import Metrics
 from drayd.names import MAX_AGE_MS, MarkedNames
 from drayd.produce import DomainSink, DomainWriter
+from drayd.quota_rates import Windows
+from drayd.quotas import ClientQuotas
 from drayd.server import Server
 from drayd.topics import TopicService
 from drayd.waiters import Waiters
@@ -78,6 +80,11 @@ OpenObjects = Callable[[Settings, Metrics], ObjectStore]
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _clock_ms() -> int:
+    """A clock that nobody sets."""
+    return time.monotonic_ns() // 1_000_000
 
 
 async def open_metadata(settings: Settings, metrics: Metrics) -> MetadataStore:
@@ -137,6 +144,7 @@ async def serve(
         tasks.create_task(broker.configs.follow())
         tasks.create_task(broker.topics.follow())
         tasks.create_task(broker.topics.purge_deleted())
+        tasks.create_task(broker.quotas.follow())
         server = Server(
             Dispatcher(broker),
             metrics,
@@ -249,6 +257,9 @@ async def _broker(
     await configs.load()
     topics = TopicService(registry, settings, cache, waiters, now_ms, configs)
     await topics.load()
+    windows = Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
+    quotas = ClientQuotas(store, windows, _clock_ms)
+    await quotas.load()
     broker = Broker(
         settings=settings,
         metrics=metrics,
@@ -271,6 +282,7 @@ async def _broker(
         groups=_coordinator(settings, metrics, store, registry, membership),
         cache=cache,
         now_ms=now_ms,
+        quotas=quotas,
     )
     return broker, all_names
 

@@ -13,6 +13,7 @@ from drayd.fetch import Fetcher
 from drayd.fetch_sessions import FetchSessions
 from drayd.metrics import Metrics
 from drayd.produce import DomainWriter
+from drayd.quotas import ClientQuotas
 from drayd.topics import TopicService
 from drayd.waiters import Waiters
 from metadata.cluster import Numbers
@@ -46,6 +47,7 @@ class Broker:
     waiters: Waiters
     producer_ids: Numbers
     groups: Coordinator
+    quotas: ClientQuotas
     now_ms: Callable[[], int]
 
     def nodes(self) -> list[Node]:

@@ -442,6 +442,20 @@ class Settings:
         "Connections that are accepted at a time.",
     )
 
+    # Quotas
+    quota_window_num: int = _setting(
+        "quota.window.num",
+        Integer(1, 10_000),
+        11,
+        "Windows that the rates of client quotas are measured over.",
+    )
+    quota_window_size_seconds: int = _setting(
+        "quota.window.size.seconds",
+        Integer(1, 86_400),
+        1,
+        "How many seconds each of these windows has.",
+    )
+
     # The process
     shutdown_timeout_ms: int = _setting(
         "shutdown.timeout_ms",

@@ -4,12 +4,13 @@ Nothing else in Dray builds a key. Numbers are zero-padded to twenty digits, so 
 order is numeric order and `ceiling` finds the entry that covers an offset.
 
 A scope is the unit of a transaction: a MetaDomain, the topic registry, the cluster, a consumer
-group, or the directory of groups. Each key belongs to exactly one; `scope_of` derives it from
+group, the directory of groups, or the quotas. Each key belongs to exactly one; `scope_of` derives it from
 the key, so the two can't disagree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import quote, unquote
 from uuid import UUID
 
@@ -17,6 +18,7 @@ ROOT = "/dray/v1"
 CLUSTER_SCOPE = "cluster"
 TOPICS_SCOPE = "topics"
 GROUP_NAMES_SCOPE = "group-names"
+QUOTAS_SCOPE = "quotas"
 
 CLUSTER_ID = f"{ROOT}/cluster/id"
 BROKERS = f"{ROOT}/cluster/brokers/"
@@ -24,6 +26,7 @@ TOPIC_NAMES = f"{ROOT}/topics/names/"
 TOPIC_IDS = f"{ROOT}/topics/ids/"
 GROUP_NAMES = f"{ROOT}/group-names/"
 GROUPS = f"{ROOT}/groups/"
+QUOTAS = f"{ROOT}/quotas/"
 
 # Greater than every character that a key's last part may hold. Both ends of a range have the
 # same number of slashes, because some stores sort by depth first.
@@ -44,6 +47,8 @@ def scope_of(key: str) -> str:
             return TOPICS_SCOPE
         case ["group-names"]:
             return GROUP_NAMES_SCOPE
+        case ["quotas"]:
+            return QUOTAS_SCOPE
         case ["groups"] if len(parts) > 5:
             return f"group/{parts[4]}"
         case ["domains"] if len(parts) > 4 and parts[4].isdigit():
@@ -202,3 +207,15 @@ def partition_of(offset_key: str) -> tuple[UUID, int]:
     """The topic and the partition that a committed offset is of."""
     topic, partition = offset_key.rsplit("/", 1)[1].split("-")
     return UUID(hex=topic), int(partition)
+
+
+# -- quotas --------------------------------------------------------------------------------------
+
+
+def quota(entity: Mapping[str, str | None]) -> str:
+    """An entity is a name (None: the default) for each of some types, in any order."""
+    parts = (
+        kind if name is None else f"{kind}={quote(name, safe='')}"
+        for kind, name in sorted(entity.items())
+    )
+    return f"{QUOTAS}{','.join(parts)}"

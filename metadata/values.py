@@ -168,6 +168,13 @@ class Garbage(msgspec.Struct, array_like=True, frozen=True):
     delete_after_ms: int
 
 
+class Quota(msgspec.Struct, array_like=True, frozen=True):
+    """The limits of one entity: names by type (`user`, `client-id`, `ip`; None is the default)."""
+
+    entity: dict[str, str | None]
+    limits: dict[str, float]
+
+
 T = TypeVar("T", bound=msgspec.Struct)
 
 _encoder = msgspec.msgpack.Encoder()
