@@ -7,6 +7,10 @@ Answers always leave in the order of the requests.
 Frames are received straight into their own memory when they are large. The memory of requests
 in flight is bounded across connections by a `Budget`: a connection that gets none stops reading.
 It also stops handling requests while the client doesn't take its answers.
+
+A client over its quota is muted: nothing more is read from it until its time is over. What was read
+by then is still handled, and a frame that has begun is still received, so that a muted
+connection holds no memory.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from drayd.logs import Logger, bind
+from drayd.quotas import ANONYMOUS
 from protocol.errors import Malformed
 from protocol.writer import Buffer
 
@@ -73,7 +78,11 @@ class Connection(asyncio.BufferedProtocol):
         self._stopped = False
         self._closing = False
         self._ended = False
+        self._muted_until = 0.0
+        self._unmute_timer: asyncio.TimerHandle | None = None
         self.client_id: str | None = None
+        self.user = ANONYMOUS
+        """Whom quotas count for. Authentication will say."""
         self.peer = ""
         self.last_active = self._loop.time()
 
@@ -96,6 +105,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._wanted:
             self._server.budget.forget(self._resume)
             self._wanted = 0
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
         if self._task is not None:
             self._task.cancel()
         for future in list(self._futures):
@@ -126,6 +137,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._received == len(self._frame):
             frame, self._frame = self._frame, None
             self._enqueue(frame)
+            if self.muted:
+                self._pause_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -201,11 +214,33 @@ class Connection(asyncio.BufferedProtocol):
             and not self._stopped
             and not self._wanted
             and not self._closing
+            and not (self.muted and self._frame is None)
             and len(self._frames) < MAX_QUEUED_FRAMES
             and self._transport is not None
         ):
             self._reading = True
             self._transport.resume_reading()
+
+    @property
+    def muted(self) -> bool:
+        return self._unmute_timer is not None
+
+    def mute(self, throttle_ms: int) -> None:
+        """Reads nothing more for so long, as Kafka does with clients over their quota."""
+        until = self._loop.time() + throttle_ms / 1000
+        if until <= self._muted_until or self._closing:
+            return
+        self._muted_until = until
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
+        self._unmute_timer = self._loop.call_at(until, self._unmute)
+        if self._frame is None:
+            self._pause_reading()
+
+    def _unmute(self) -> None:
+        self._unmute_timer = None
+        self.last_active = self._loop.time()
+        self._continue_reading()
 
     # -- requests ----------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -45,6 +46,7 @@ from drayd.handlers import (
     k74_list_config_resources,
 )
 from drayd.logs import Logger
+from drayd.work import Work
 from protocol.empty import empty
 from protocol.errors import ErrorCode, KafkaError, Malformed
 from protocol.frames import RequestHead, frame_response, read_head
@@ -88,7 +90,7 @@ class Api(NamedTuple):
     advertised_min: int
     min_version: int
     max_version: int
-    handle: Callable[[Call], Awaitable[Result]]
+    handle: Callable[[Call], Coroutine[Any, Any, Result]]
 
 
 def _api(module: ModuleType) -> Api:
@@ -117,21 +119,26 @@ class Dispatcher:
             return _unsupported(head)
         request = _decode(head, frame)
         call = Call(self._broker, connection, head, request, len(frame))
+        handled = api.handle(call)
+        if self._broker.quotas.request is not None:
+            call.work = Work()
+            handled = call.work.timed(handled)
         try:
-            result = await api.handle(call)
+            result = await handled
         except KafkaError as error:
-            return self._failed(head, api, error.code, error.message)
+            return self._failed(call, api, error.code, error.message)
         except Malformed:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: one bad request ends nothing else
-            return self._crashed(head, api, error)
-        return self._reply(head, api, started, result)
+            return self._crashed(call, api, error)
+        return self._reply(call, api, started, result)
 
-    def _reply(self, head: RequestHead, api: Api, started: float, result: Result) -> Reply:
+    def _reply(self, call: Call, api: Api, started: float, result: Result) -> Reply:
         if isinstance(result, Unanswered):
+            self._throttled(call, api)
             return result
         if not isinstance(result, asyncio.Future):
-            return self._finish(head, api, started, result)
+            return self._finish(call, api, started, result)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def done(finished: asyncio.Future[Any]) -> None:
@@ -141,7 +148,7 @@ class Dispatcher:
                 answer.cancel()
                 return
             try:
-                answer.set_result(self._settled(head, api, started, finished))
+                answer.set_result(self._settled(call, api, started, finished))
             except Malformed as unanswerable:
                 # Closes the connection, rather than leave it waiting for this answer.
                 answer.set_exception(unanswerable)
@@ -157,16 +164,17 @@ class Dispatcher:
         return answer
 
     def _settled(
-        self, head: RequestHead, api: Api, started: float, finished: asyncio.Future[Any]
+        self, call: Call, api: Api, started: float, finished: asyncio.Future[Any]
     ) -> Answer:
         try:
-            return self._finish(head, api, started, finished.result())
+            return self._finish(call, api, started, finished.result())
         except KafkaError as error:
-            return self._failed(head, api, error.code, error.message)
+            return self._failed(call, api, error.code, error.message)
         except Exception as error:  # noqa: BLE001 - the boundary, as above
-            return self._crashed(head, api, error)
+            return self._crashed(call, api, error)
 
-    def _finish(self, head: RequestHead, api: Api, started: float, entity: Any) -> Answer:
+    def _finish(self, call: Call, api: Api, started: float, entity: Any) -> Answer:
+        head = call.head
         self._broker.metrics.request_seconds[api.name].observe(time.perf_counter() - started)
         if log.enabled(10):
             log.debug(
@@ -176,10 +184,43 @@ class Dispatcher:
                 correlation_id=head.correlation_id,
                 client_id=head.client_id,
             )
+        throttle_ms = self._throttled(call, api)
+        if throttle_ms and has_field(type(entity), "throttle_time"):
+            entity = replace(entity, throttle_time=throttle_ms)
         version = int(type(entity).__version__)
         return frame_response(head.api_key, version, head.correlation_id, entity)
 
-    def _crashed(self, head: RequestHead, api: Api, error: Exception) -> Answer:
+    def _throttled(self, call: Call, api: Api) -> int:
+        """Counts a request against its client's quotas; for how many milliseconds the client is
+        to wait now. It gets its answer at once, and isn't read from meanwhile (KIP-219)."""
+        quotas = self._broker.quotas
+        if not call.counted:
+            call.counted = True
+            if quotas.request is not None and call.work is not None:
+                call.throttle(
+                    "request", quotas.record_request(call.user, call.client_id, call.work.seconds)
+                )
+            if quotas.produce is not None and api.key == k00_produce.KEY:
+                call.throttle(
+                    "produce", quotas.record_produce(call.user, call.client_id, call.frame_bytes)
+                )
+        if call.throttle_ms:
+            call.connection.mute(call.throttle_ms)
+            self._broker.metrics.throttle_seconds[call.throttled_by].observe(
+                call.throttle_ms / 1000
+            )
+            if log.enabled(10):
+                log.debug(
+                    "throttled",
+                    api=api.name,
+                    quota=call.throttled_by,
+                    throttle_ms=call.throttle_ms,
+                    client_id=call.head.client_id,
+                )
+        return call.throttle_ms
+
+    def _crashed(self, call: Call, api: Api, error: Exception) -> Answer:
+        head = call.head
         log.exception(
             "a request failed unexpectedly",
             error,
@@ -188,11 +229,11 @@ class Dispatcher:
             correlation_id=head.correlation_id,
             client_id=head.client_id,
         )
-        return self._failed(head, api, ErrorCode.unknown_server_error, "")
+        return self._failed(call, api, ErrorCode.unknown_server_error, "")
 
-    def _failed(self, head: RequestHead, api: Api, code: ErrorCode, message: str) -> Answer:
+    def _failed(self, call: Call, api: Api, code: ErrorCode, message: str) -> Answer:
         self._broker.metrics.request_errors[(api.name, code.name)].inc()
-        answer = _error_answer(head, code, message)
+        answer = _error_answer(call.head, code, message, self._throttled(call, api))
         if answer is None:
             raise Malformed(f"{api.name} failed with {code.name} and has no field for it")
         return answer
@@ -219,10 +260,12 @@ def _unsupported(head: RequestHead) -> Answer:
     return answer
 
 
-def _error_answer(head: RequestHead, code: ErrorCode, message: str) -> Answer | None:
+def _error_answer(
+    head: RequestHead, code: ErrorCode, message: str, throttle_ms: int = 0
+) -> Answer | None:
     """A response that says only `code`, if this API has a field for it."""
     cls = response_class(head.api_key, head.api_version)
     if not has_field(cls, "error_code"):
         return None
-    entity = empty(cls, error_code=code, error_message=message or None)
+    entity = empty(cls, error_code=code, error_message=message or None, throttle_time=throttle_ms)
     return frame_response(head.api_key, head.api_version, head.correlation_id, entity)

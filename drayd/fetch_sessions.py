@@ -112,6 +112,9 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def forget(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)
+
     def context(
         self,
         session_id: int,

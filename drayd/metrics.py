@@ -116,6 +116,9 @@ class Metrics:
         self.connections_closed = self._counters(
             "connections_closed", "Client connections that the broker closed, by reason.", "reason"
         )
+        self.throttle_seconds = self._histograms(
+            "throttle_seconds", "How long clients over a quota had to wait, by quota.", "quota"
+        )
         self.received_bytes = self._counter("received_bytes", "Bytes read from clients.")
         self.sent_bytes = self._counter("sent_bytes", "Bytes written to clients.")
 

@@ -24,15 +24,30 @@ MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY = 0, 1, 2
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2.0**63
 _LARGEST: Mapping[str, tuple[str, float] | None] = {
-    PRODUCER_BYTE_RATE: ("LONG", _LONG_MAX),
-    CONSUMER_BYTE_RATE: ("LONG", _LONG_MAX),
+    PRODUCER_BYTE_RATE: ("a LONG", _LONG_MAX),
+    CONSUMER_BYTE_RATE: ("a LONG", _LONG_MAX),
     REQUEST_PERCENTAGE: None,
     CONTROLLER_MUTATION_RATE: None,
-    CONNECTION_CREATION_RATE: ("INT", _INT_MAX),
+    CONNECTION_CREATION_RATE: ("an INT", _INT_MAX),
 }
 """The integral type of a limit and its largest value; None: any number."""
 _CLIENT_KEYS = frozenset(_LARGEST) - {CONNECTION_CREATION_RATE}
 _IP_KEYS = frozenset({CONNECTION_CREATION_RATE})
+
+
+_ORDER = (CLIENT_ID, USER, IP)
+
+
+def ordered(entity: Entity) -> Entity:
+    """The types in the order in which Kafka shows them; unknown ones last."""
+    known = {kind: entity[kind] for kind in _ORDER if kind in entity}
+    return {**known, **entity}
+
+
+def shown(entity: Entity) -> str:
+    """As Kafka's messages have it."""
+    parts = (f"{kind}={'null' if name is None else name}" for kind, name in entity.items())
+    return f"ClientQuotaEntity(entries={{{', '.join(parts)}}})"
 
 
 def _invalid(message: str) -> KafkaError:
@@ -51,7 +66,10 @@ def check_entity(entity: Entity) -> frozenset[str]:
     if IP not in entity:
         return _CLIENT_KEYS
     if len(entity) > 1:
-        raise _invalid("Invalid quota entity combination")
+        raise _invalid(
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or "
+            "ClientId"
+        )
     address = entity[IP]
     if address is not None and not _is_address(address):
         raise _invalid(f"{address} is not a valid IP or resolvable host.")
@@ -78,7 +96,7 @@ def check_limit(allowed: frozenset[str], key: str, value: float) -> None:
         return
     kind, largest = integral
     if value > largest:
-        raise _invalid(f"Proposed value for {key} is too large for a {kind}.")
+        raise _invalid(f"Proposed value for {key} is too large for {kind}.")
     if math.fmod(value, 1.0) > 1e-6:
         raise _invalid(f"{key} cannot be a fractional value.")
 

@@ -74,7 +74,7 @@ class Rate:
 
 
 class TokenBucket:
-    """What is taken comes back at `limit` a second; a full bucket holds `samples` windows' worth."""
+    """What is taken comes back at `limit` a second; when full it holds what all windows give."""
 
     __slots__ = ("_last_ms", "_tokens", "_windows")
 

@@ -11,6 +11,7 @@ A client over its limit is answered at once, told how long to wait, and not read
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -41,6 +42,11 @@ _Name = str | None
 _Client = tuple[str, str]
 
 
+def _counts(quota: Quota, key: str) -> bool:
+    """Kafka stores infinity and NaN, neither of which limits anything."""
+    return math.isfinite(quota.limits.get(key, math.inf))
+
+
 class Metered(NamedTuple, Generic[M]):
     """A limit and what was measured of those who share it."""
 
@@ -62,7 +68,7 @@ class _Kind(Generic[M]):
         self._limits = {
             tuple(sorted(quota.entity.items())): quota.limits[key]
             for quota in quotas
-            if key in quota.limits
+            if _counts(quota, key)
         }
         self._found.clear()
         return bool(self._limits)
@@ -166,7 +172,7 @@ class AddressQuota:
         self._limits = {
             quota.entity[IP]: quota.limits[CONNECTION_CREATION_RATE]
             for quota in quotas
-            if CONNECTION_CREATION_RATE in quota.limits
+            if _counts(quota, CONNECTION_CREATION_RATE)
         }
         return bool(self._limits)
 

@@ -81,7 +81,9 @@ class Server:
             await asyncio.sleep(min(self._max_idle_s / 4, MAX_IDLE_CHECK_S))
             oldest = self.loop.time() - self._max_idle_s
             for connection in list(self._connections):
-                if connection.last_active < oldest and not connection.handling:
+                if connection.last_active < oldest and not (
+                    connection.handling or connection.muted
+                ):
                     self.metrics.connections_closed["idle"].inc()
                     connection.close("idle for longer than connections.max.idle.ms")
 

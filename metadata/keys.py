@@ -4,8 +4,8 @@ Nothing else in Dray builds a key. Numbers are zero-padded to twenty digits, so 
 order is numeric order and `ceiling` finds the entry that covers an offset.
 
 A scope is the unit of a transaction: a MetaDomain, the topic registry, the cluster, a consumer
-group, the directory of groups, or the quotas. Each key belongs to exactly one; `scope_of` derives it from
-the key, so the two can't disagree.
+group, the directory of groups, or the quotas. Each key belongs to exactly one; `scope_of` derives
+it from the key, so the two can't disagree.
 """
 
 from __future__ import annotations

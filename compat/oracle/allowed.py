@@ -46,6 +46,8 @@ RULES = (
     Rule("OffsetFetch", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DescribeGroups", "groups", UNORDERED, "Kafka's order is that of its threads"),
     Rule("DeleteGroups", "results", UNORDERED, "Kafka's order is that of its threads"),
+    Rule("AlterClientQuotas", "entries", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("DescribeClientQuotas", "entries", UNORDERED, "Kafka's order is that of a hash table"),
     # What Dray is.
     Rule("DescribeConfigs", "**.documentation", IGNORED, "the texts are Dray's own"),
     Rule("Fetch", "**.records", WHOLE, "Kafka cuts the last batch, clients drop it; Dray doesn't"),

@@ -14,7 +14,7 @@ from drayd.broker import Broker
 from drayd.cache import Found
 from drayd.call import Call, Result
 from drayd.fetch import Wanted
-from drayd.fetch_sessions import Context, PartitionKey, Position, State
+from drayd.fetch_sessions import NO_SESSION, Context, PartitionKey, Position, State
 from drayd.waiters import Wait
 from metadata.store import StoreError
 from metadata.streams import StreamMissing
@@ -31,6 +31,8 @@ VERSIONS = range(4, 19)
 
 _BY_ID_FROM_VERSION = 13
 _SESSIONS_FROM_VERSION = 7
+_FRAME_BYTES = 32
+_PARTITION_BYTES = 48
 _EMPTY = Payload((), 0)
 _NOT_HERE = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
@@ -55,14 +57,18 @@ async def handle(call: Call) -> Result:
     started = asyncio.get_running_loop().time()
     context = _context(call)
     places = [await _place(call, key, position) for key, position in context.wanted]
-    max_bytes = max(min(call.request.max_bytes, call.broker.settings.fetch_max_bytes), 1)
+    max_bytes = min(call.request.max_bytes, call.broker.settings.fetch_max_bytes)
+    quotas = call.broker.quotas
+    if quotas.fetch is not None:
+        max_bytes = quotas.fetch_max_bytes(call.user, call.client_id, max_bytes)
+    max_bytes = max(max_bytes, 1)
     at_once = _read_cached(call.broker, places, max_bytes)
-    if at_once is not None and _enough(call, at_once):
+    if at_once is not None and _enough(call, at_once, max_bytes):
         call.broker.metrics.fetch_seconds.observe(asyncio.get_running_loop().time() - started)
         return _response(call, context, at_once)
     streams = [place.ref.stream_id for place in places if isinstance(place, Wanted)]
     return asyncio.get_running_loop().create_task(
-        _read_later(call, context, streams, max_bytes, started)
+        call.timed(_read_later(call, context, streams, max_bytes, started))
     )
 
 
@@ -233,12 +239,12 @@ def _size(reads: list[_Read]) -> int:
     return sum(read.found.size for read in reads if read.found is not None)
 
 
-def _enough(call: Call, reads: list[_Read]) -> bool:
+def _enough(call: Call, reads: list[_Read], max_bytes: int) -> bool:
     return (
         not reads
         or call.request.max_wait <= timedelta(0)
         or any(read.code is not ErrorCode.none for read in reads)
-        or _size(reads) >= call.request.min_bytes
+        or _size(reads) >= min(call.request.min_bytes, max_bytes)
     )
 
 
@@ -259,10 +265,10 @@ async def _read_later(
             reads = _read_cached(broker, places, max_bytes)
             if reads is None:
                 reads = await _read_all(broker, places, max_bytes)
-            if _enough(call, reads) or wait.ended or loop.time() >= deadline:
+            if _enough(call, reads, max_bytes) or wait.ended or loop.time() >= deadline:
                 broker.metrics.fetch_seconds.observe(loop.time() - started - waited)
                 return _response(call, context, reads)
-            wait.min_bytes = max(call.request.min_bytes - _size(reads), 1)
+            wait.min_bytes = max(min(call.request.min_bytes, max_bytes) - _size(reads), 1)
             before = loop.time()
             await wait.until(deadline)
             waited += loop.time() - before
@@ -271,7 +277,39 @@ async def _read_later(
         broker.waiters.remove(wait)
 
 
+def _answer_bytes(reads: list[_Read]) -> int:
+    """About what the answer has, as the byte rate of consumers counts it."""
+    return _FRAME_BYTES + len(reads) * _PARTITION_BYTES + _size(reads)
+
+
+def _throttled(call: Call, context: Context, reads: list[_Read]) -> Any:
+    """The answer to a client over its quota, which is empty; None if it isn't over."""
+    quotas = call.broker.quotas
+    call.counted = True
+    size = _answer_bytes(reads)
+    call.throttle("fetch", quotas.record_fetch(call.user, call.client_id, size))
+    if call.work is not None:
+        call.throttle(
+            "request", quotas.record_request(call.user, call.client_id, call.work.seconds)
+        )
+    if not call.throttle_ms:
+        return None
+    quotas.take_back_fetch(call.user, call.client_id, size)
+    session_id = context.session_id
+    if context.full and context.session is not None:
+        # As in Kafka a session begins with the first answer that says something.
+        call.broker.sessions.forget(session_id)
+        session_id = NO_SESSION
+    return call.respond(
+        throttle_time=0, error_code=ErrorCode.none, session_id=session_id, responses=()
+    )
+
+
 def _response(call: Call, context: Context, reads: list[_Read]) -> Any:
+    if call.broker.quotas.fetch is not None or call.work is not None:
+        throttled = _throttled(call, context, reads)
+        if throttled is not None:
+            return throttled
     metrics = call.broker.metrics
     topic_class = call.item_class("responses")
     partition_class = nested(topic_class, "partitions")

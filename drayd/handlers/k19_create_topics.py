@@ -48,12 +48,11 @@ async def _create(call: Call, asked: Any) -> Any:
         asked.name, partitions, factor, {entry.name: entry.value for entry in asked.configs}
     )
     topic_id = None
-    if call.request.validate_only:
-        if await broker.topics.find(asked.name) is not None:
-            raise KafkaError(
-                ErrorCode.topic_already_exists, f"Topic '{asked.name}' already exists."
-            )
-    else:
+    # A topic that exists costs nothing; `create` finds out whether somebody was faster.
+    if await broker.topics.find(asked.name) is not None:
+        raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{asked.name}' already exists.")
+    call.mutate(partitions)
+    if not call.request.validate_only:
         topic_id = (await broker.topics.create(asked.name, partitions, config)).topic_id
     return make(
         call.item_class("topics"),

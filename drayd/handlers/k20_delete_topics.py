@@ -77,6 +77,7 @@ async def _delete(call: Call, name: str | None, topic_id: UUID | None) -> Any:
         raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
     if topic is None:
         raise KafkaError(missing, _ABSENT[missing])
+    call.mutate(len(topic.partitions))
     await topics.delete(topic)
     return _result(call, topic.name, topic.topic_id, ErrorCode.none, None)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from drayd.call import Call, Result
-from drayd.quota_entities import Filter
+from drayd.quota_entities import Filter, ordered
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import make, nested
 
 KEY = 48
 NAME = "DescribeClientQuotas"
-VERSIONS = range(0, 2)
+VERSIONS = range(2)
 
 
 async def handle(call: Call) -> Result:
@@ -26,13 +26,15 @@ async def handle(call: Call) -> Result:
             entry,
             entity=tuple(
                 make(part, entity_type=kind, entity_name=name)
-                for kind, name in quota.entity.items()
+                for kind, name in ordered(quota.entity).items()
             ),
-            values=tuple(make(limit, key=key, value=value) for key, value in quota.limits.items()),
+            values=tuple(
+                make(limit, key=key, value=value) for key, value in sorted(quota.limits.items())
+            ),
         )
         for quota in call.broker.quotas.stored()
         if wanted.matches(quota.entity)
     )
     return call.respond(
-        throttle_time=0, error_code=ErrorCode.none, error_message=None, entries=entries
+        throttle_time=0, error_code=ErrorCode.none, error_message="", entries=entries
     )

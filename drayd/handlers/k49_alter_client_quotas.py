@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drayd.call import Call, Result
-from drayd.quota_entities import check_entity, check_limit
+from drayd.quota_entities import check_entity, check_limit, ordered, shown
 from metadata.quotas import Alteration, Entity
 from metadata.store import StoreError
 from protocol.errors import ErrorCode, KafkaError
@@ -13,28 +13,32 @@ from protocol.messages import make, nested
 
 KEY = 49
 NAME = "AlterClientQuotas"
-VERSIONS = range(0, 2)
+VERSIONS = range(2)
 
 _Identity = frozenset[tuple[str, str | None]]
 _OK = KafkaError(ErrorCode.none)
 
 
 async def handle(call: Call) -> Result:
-    # Of an entity, a type or a limit that is named twice, the last one counts, as in Kafka.
-    asked: dict[_Identity, tuple[Entity, Any]] = {}
-    for entry in call.request.entries:
-        entity = {part.entity_type: part.entity_name for part in entry.entity}
-        asked[frozenset(entity.items())] = (entity, entry.ops)
+    entities: dict[_Identity, Entity] = {}
     outcomes: dict[_Identity, KafkaError] = {}
     alterations: dict[_Identity, Alteration] = {}
-    for identity, (named, ops) in asked.items():
-        outcomes[identity] = _OK
+    for entry in call.request.entries:
+        # Of a type that is named twice the last one counts; of an entity the first one is stored,
+        # but the second one is an error. Both as in Kafka.
+        entity = ordered({part.entity_type: part.entity_name for part in entry.entity})
+        identity = frozenset(entity.items())
+        twice = identity in entities or len({op.key for op in entry.ops}) < len(entry.ops)
+        entities[identity] = entity
         try:
-            alterations[identity], problem = _alteration(named, ops)
+            if twice:
+                raise KafkaError(
+                    ErrorCode.invalid_request, f"Ignoring duplicate entity {shown(entity)}"
+                )
+            alterations[identity] = _alteration(entity, entry.ops)
+            outcomes[identity] = _OK
         except KafkaError as error:
-            problem = error
-        if problem is not None:
-            outcomes[identity] = problem
+            outcomes[identity] = error
     if not call.request.validate_only:
         try:
             await call.broker.quotas.alter(list(alterations.values()))
@@ -55,25 +59,18 @@ async def handle(call: Call) -> Result:
                     for kind, name in entity.items()
                 ),
             )
-            for identity, (entity, _) in asked.items()
+            for identity, entity in entities.items()
         ),
     )
 
 
-def _alteration(entity: Entity, ops: Any) -> tuple[Alteration, KafkaError | None]:
-    """What is to be stored, and what is wrong with the rest. Kafka stores the good limits of an
-    entity also where another one is refused."""
+def _alteration(entity: Entity, ops: Any) -> Alteration:
     allowed = check_entity(entity)
-    limits: dict[str, float] = {}
-    removed = set()
-    problem = None
-    for key, op in {op.key: op for op in ops}.items():
-        if op.remove:
-            removed.add(key)
-            continue
-        try:
-            check_limit(allowed, key, op.value)
-            limits[key] = op.value
-        except KafkaError as error:
-            problem = error
-    return Alteration(entity, limits, removed), problem
+    for op in ops:
+        if not op.remove:
+            check_limit(allowed, op.key, op.value)
+    return Alteration(
+        entity,
+        {op.key: op.value for op in ops if not op.remove},
+        {op.key for op in ops if op.remove},
+    )

@@ -53,6 +53,7 @@ def test_every_key_of_a_domain_is_in_its_scope(
         (keys.broker(7), keys.CLUSTER_SCOPE),
         (keys.topic_name("a.b-c_d"), keys.TOPICS_SCOPE),
         (keys.topic_id(UUID(int=1)), keys.TOPICS_SCOPE),
+        (keys.quota({"user": None, "client-id": "a/b"}), keys.QUOTAS_SCOPE),
     ],
 )
 def test_keys_outside_of_domains_have_a_home(key: str, scope: str) -> None:
@@ -110,3 +111,20 @@ def test_a_committed_offset_lies_in_its_groups_range(
     assert prefix < key < keys.end_of(prefix)
     assert key.count("/") == prefix.count("/")
     assert keys.partition_of(key) == (topic, partition)
+
+
+NAMES = st.none() | st.text()
+
+
+@given(
+    st.dictionaries(st.sampled_from(["user", "client-id", "ip"]), NAMES, min_size=1),
+    st.dictionaries(st.sampled_from(["user", "client-id", "ip"]), NAMES, min_size=1),
+)
+def test_every_quota_entity_has_a_key_of_its_own(
+    one: dict[str, str | None], other: dict[str, str | None]
+) -> None:
+    key = keys.quota(one)
+    assert (key == keys.quota(other)) == (one == other)
+    assert keys.QUOTAS < key < keys.end_of(keys.QUOTAS)
+    assert key.count("/") == keys.QUOTAS.count("/")
+    assert keys.scope_of(key) == keys.QUOTAS_SCOPE
