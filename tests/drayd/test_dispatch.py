@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from drayd.broker import Broker
-from drayd.connection import Answer
+from drayd.call import Call
+from drayd.connection import Answer, Connection
 from drayd.dispatch import APIS, Dispatcher
 from drayd.metrics import Metrics
 from protocol.errors import Malformed
@@ -20,9 +21,13 @@ PRODUCE, INIT_PRODUCER_ID = 0, 22
 
 
 def replied(key: int, version: int, result: asyncio.Future[Any]) -> asyncio.Future[Answer]:
-    dispatcher = Dispatcher(cast(Broker, SimpleNamespace(metrics=Metrics())))
+    quotas = SimpleNamespace(request=None, produce=None)
+    broker = cast(Broker, SimpleNamespace(metrics=Metrics(), quotas=quotas))
+    dispatcher = Dispatcher(broker)
     api = next(api for api in APIS if api.key == key)
-    reply = dispatcher._reply(RequestHead(key, version, 7, "client", 0), api, 0.0, result)
+    head = RequestHead(key, version, 7, "client", 0)
+    call = Call(broker, cast(Connection, None), head, None, 100)
+    reply = dispatcher._reply(call, api, 0.0, result)
     assert isinstance(reply, asyncio.Future)
     return reply
 

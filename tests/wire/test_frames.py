@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from drayd.dispatch import APIS
 from protocol.errors import ErrorCode
 from protocol.messages import response_class
 from protocol.reader import read_message
@@ -152,7 +153,7 @@ async def test_api_versions(client: Client, version: int) -> None:
     )
     assert answer.error_code is ErrorCode.none
     table = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    assert set(table) == {0, 1, 2, 3, 18, 19, 20, 22, 23, 60}
+    assert set(table) == {api.key for api in APIS}
     assert table[1] == (4, 18)
 
 
