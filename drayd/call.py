@@ -44,11 +44,6 @@ class Call:
     def user(self) -> str:
         return self.connection.user
 
-    @property
-    def client_id(self) -> str:
-        """As quotas know it: Kafka takes no id for the empty one."""
-        return self.head.client_id or ""
-
     def timed(self, coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """For the part of a request that goes on in a task of its own."""
         return coroutine if self.work is None else self.work.timed(coroutine)
