@@ -279,7 +279,7 @@ async def _broker(
         sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots),
         waiters=waiters,
         producer_ids=Numbers(store, "producer-id", PRODUCER_ID_BLOCK),
-        groups=_coordinator(settings, metrics, store, registry, membership),
+        groups=_coordinator(settings, metrics, store, registry, membership, configs),
         cache=cache,
         now_ms=now_ms,
         quotas=quotas,
@@ -293,6 +293,7 @@ def _coordinator(
     store: MetadataStore,
     registry: Topics,
     membership: Membership,
+    configs: ConfigService,
 ) -> Coordinator:
     async def topic_exists(topic_id: UUID) -> bool:
         return await registry.find_id(topic_id) is not None
@@ -302,7 +303,7 @@ def _coordinator(
         membership,
         RegisteredTopics(registry),
         topic_exists,
-        of_group(settings, lambda group_id: {}),
+        of_group(settings, configs.group_config),
         metrics,
         GroupPolicy(
             retention_ms=settings.offsets_retention_minutes * MINUTE_MS,

@@ -19,6 +19,11 @@ TABLE: list[tuple[int, int, int]] = []
 METADATA_VERSIONS = (7, 30)
 """The feature levels of Kafka 4.3."""
 
+GROUP_VERSION = 1
+"""The group protocol of KIP-848 is there."""
+FEATURES_FROM_ZERO_VERSION = 4
+"""Older clients can't read a feature whose lowest level is 0."""
+
 FEATURES_EPOCH = 1
 """Counts changes to what is finalized: there are none."""
 
@@ -45,14 +50,23 @@ def _features(cls: Any) -> dict[str, Any]:
         return {}
     supported, finalized = nested(cls, "supported_features"), nested(cls, "finalized_features")
     low, high = METADATA_VERSIONS
+    offered = [make(supported, name="metadata.version", min_version=low, max_version=high)]
+    if cls.__version__ >= FEATURES_FROM_ZERO_VERSION:
+        offered.append(
+            make(supported, name="group.version", min_version=0, max_version=GROUP_VERSION)
+        )
     return {
-        "supported_features": (
-            make(supported, name="metadata.version", min_version=low, max_version=high),
-        ),
+        "supported_features": tuple(offered),
         "finalized_features_epoch": FEATURES_EPOCH,
         "finalized_features": (
             make(
                 finalized, name="metadata.version", max_version_level=high, min_version_level=high
+            ),
+            make(
+                finalized,
+                name="group.version",
+                max_version_level=GROUP_VERSION,
+                min_version_level=GROUP_VERSION,
             ),
         ),
     }
