@@ -82,7 +82,9 @@ def _scenario(area: str, item: Mapping[str, Any]) -> Scenario:
     return Scenario(area, item["name"], versions, steps, digest)
 
 
-def _step(where: str, item: Mapping[str, Any]) -> Step:
+def _step(where: str, item: Mapping[Any, Any]) -> Step:
+    # YAML 1.1 reads a bare `on` as true.
+    item = {"on" if key is True else key: value for key, value in item.items()}
     kinds = [key for key in item if key not in OPTIONS | TOPIC_OPTIONS]
     if len(kinds) != 1:
         raise WrongScenario(f"{where}: a step is one API with options, not {dict(item)}")

@@ -12,6 +12,8 @@ from compat.wire import Address
 COORDINATORS_WITHIN_S = 30.0
 DRAY_SETTINGS = ("broker.id=1", "group.initial.rebalance.delay.ms=0")
 KAFKA_SETTINGS = (
+    # So that sessions can end while a test waits.
+    "group.min.session.timeout.ms=100",
     # Records of scenarios have fixed, old times: nothing may be removed while they are played.
     "log.initial.task.delay.ms=86400000",
     "log.retention.check.interval.ms=86400000",

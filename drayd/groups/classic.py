@@ -308,31 +308,23 @@ def _sync_error(draft: Draft, sync: Sync) -> ErrorCode:
 def _leave(draft: Draft, leave: Leave, env: Env) -> None:
     results: list[LeaverResult] = []
     gone: list[str] = []
-    pending_went = False
     for leaver in leave.leavers:
         error = ErrorCode.none
-        if leaver.member_id in draft.pending:
-            draft.remove(leaver.member_id)
-            pending_went = True
-        elif leaver.member_id:
-            error = member_error(draft.members, leaver.member_id, leaver.instance_id)
-            if error is ErrorCode.none:
-                gone.append(leaver.member_id)
-        else:
-            owner = draft.owner(leaver.instance_id) if leaver.instance_id is not None else None
-            if owner is None:
-                error = ErrorCode.unknown_member_id
-            else:
-                gone.append(owner)
+        member_id: str | None = leaver.member_id
+        if member_id and member_id not in draft.pending:
+            error = member_error(draft.members, member_id, leaver.instance_id)
+        elif not member_id:
+            named = leaver.instance_id
+            member_id = None if named is None else draft.owner(named)
+            error = ErrorCode.unknown_member_id if member_id is None else ErrorCode.none
+        if member_id is not None and error is ErrorCode.none:
+            draft.remove(member_id)
+            gone.append(member_id)
         results.append(LeaverResult(leaver.member_id, leaver.instance_id, error))
     draft.reply(env.token, Left(tuple(results)))
-    for member_id in gone:
-        draft.remove(member_id)
     if gone:
         why = ", ".join(leaver.reason or "not provided" for leaver in leave.leavers)
         draft.member_went(f"{', '.join(gone)} left; client reason: {why}")
-    elif pending_went:
-        draft.complete_join_if_all_came()
 
 
 # -- inside --------------------------------------------------------------------------------------

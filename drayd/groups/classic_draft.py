@@ -193,6 +193,8 @@ class Draft:
         self.reason = reason
         if self.status is Status.COMPLETING:
             self._answer_syncs(ErrorCode.rebalance_in_progress)
+            for member_id in self.members:
+                self.update(member_id, assignment=b"")
         self.sync_deadline_ms = None
         self.pending_sync.clear()
         initial = self.status is Status.EMPTY
@@ -254,7 +256,6 @@ class Draft:
                 member.member_id,
                 join=None,
                 fresh=False,
-                assignment=b"",
                 deadline_ms=self.now_ms + member.session_timeout_ms,
             )
         self.pending_sync.update(self.members)
