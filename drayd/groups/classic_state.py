@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from struct import Struct, error
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -189,3 +189,37 @@ def _subscription(metadata: bytes) -> list[str]:
 def replaced(member: Member, **changes: Any) -> Member:
     """The same member with some fields changed."""
     return msgspec.structs.replace(member, **changes)
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class Described(NamedTuple):
+    protocol_data: str
+    members: tuple[DescribedMember, ...]
+
+
+def described(state: ClassicGroup) -> Described:
+    """What DescribeGroups shows. While a rebalance is under way there is no protocol, so nothing
+    is said of what members offer under it."""
+    name = state.protocol_name if state.status is Status.STABLE else None
+    return Described(
+        name or "",
+        tuple(
+            DescribedMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                b"" if name is None else member.metadata(name),
+                member.assignment,
+            )
+            for member in state.members.values()
+        ),
+    )

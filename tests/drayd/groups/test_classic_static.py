@@ -155,12 +155,12 @@ def test_static_members_expire_like_others() -> None:
 
 def test_an_administrator_removes_by_instance() -> None:
     play = stable("i1", "i2")
-    left = play.leave(Leaver("", "i2"), Leaver("", "i9"), Leaver("", None), Leaver("m-i1", "i2"))
+    left = play.leave(Leaver("m-i1", "i2"), Leaver("", "i2"), Leaver("", "i9"), Leaver("", None))
     assert left.results == (
+        LeaverResult("m-i1", "i2", ErrorCode.fenced_instance_id),
         LeaverResult("", "i2", ErrorCode.none),
         LeaverResult("", "i9", ErrorCode.unknown_member_id),
         LeaverResult("", None, ErrorCode.unknown_member_id),
-        LeaverResult("m-i1", "i2", ErrorCode.fenced_instance_id),
     )
     assert set(play.state.members) == {"m-i1"}
     assert play.phase() is Status.PREPARING

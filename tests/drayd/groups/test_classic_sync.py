@@ -8,7 +8,7 @@ import pytest
 
 from drayd.groups import classic
 from drayd.groups.classic_events import Synced
-from drayd.groups.classic_state import Status
+from drayd.groups.classic_state import Described, DescribedMember, Status, described
 from protocol.errors import ErrorCode
 from tests.drayd.groups.classic_play import Play
 
@@ -145,6 +145,20 @@ def test_a_commit_renews_the_session() -> None:
     assert "a" in play.state.members
     play.pass_ms(1)
     assert "a" not in play.state.members
+
+
+def test_what_describe_shows() -> None:
+    play = Play()
+    play.stable("a", client_id="c", client_host="/h")
+    assert described(play.state) == Described(
+        "range", (DescribedMember("a", None, "c", "/h", b"r", b"a"),)
+    )
+    play.join("a")
+    assert described(play.state) == Described(
+        "", (DescribedMember("a", None, "c", "/h", b"", b"a"),)
+    )
+    play.join("a", protocols=(("range", b"x"),))
+    assert described(play.state).members[0].assignment == b""
 
 
 def test_what_a_group_says_of_itself() -> None:

@@ -244,6 +244,32 @@ def test_a_pending_member_leaves() -> None:
     assert play.joined(waits).generation == 2
 
 
+def test_nobody_leaves_twice() -> None:
+    play = Play()
+    play.stable("a")
+    assert [each.error for each in play.leave("a", "a").results] == [
+        ErrorCode.none,
+        ErrorCode.unknown_member_id,
+    ]
+    assert play.phase() is Status.EMPTY
+
+
+def test_strangers_that_leave_change_nothing() -> None:
+    play = Play()
+    play.stable("a")
+    play.leave("x")
+    play.leave()
+    assert play.phase() is Status.STABLE
+
+
+def test_a_pending_member_that_leaves_makes_the_others_join_as_in_kafka() -> None:
+    play = Play()
+    play.stable("a")
+    play.join(new_member_id="c")
+    play.leave("c")
+    assert play.phase() is Status.PREPARING
+
+
 def test_everyone_leaves_before_the_first_generation() -> None:
     play = Play(initial_rebalance_delay_ms=3_000)
     waits = play.admitted("a")
