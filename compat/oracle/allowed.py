@@ -41,6 +41,8 @@ RULES = (
     # What is a matter of hash tables, or of chance.
     Rule("Metadata", "topics", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("Produce", "responses", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("JoinGroup", "members", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("DescribeGroups", "groups.*.members", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DescribeConfigs", "results.*.configs", UNORDERED, "Kafka's order is a hash table's"),
     Rule("DeleteTopics", "responses", UNORDERED, "Kafka shuffles them on purpose"),
     Rule("OffsetFetch", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),

@@ -10,10 +10,11 @@ from compat.servers import Dray, Kafka
 from compat.wire import Address
 
 COORDINATORS_WITHIN_S = 30.0
-DRAY_SETTINGS = ("broker.id=1", "group.initial.rebalance.delay.ms=0")
+# So that sessions can end while a test waits.
+SESSIONS = "group.min.session.timeout.ms=100"
+DRAY_SETTINGS = ("broker.id=1", "group.initial.rebalance.delay.ms=0", SESSIONS)
 KAFKA_SETTINGS = (
-    # So that sessions can end while a test waits.
-    "group.min.session.timeout.ms=100",
+    SESSIONS,
     # Records of scenarios have fixed, old times: nothing may be removed while they are played.
     "log.initial.task.delay.ms=86400000",
     "log.retention.check.interval.ms=86400000",

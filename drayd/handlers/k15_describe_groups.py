@@ -6,7 +6,7 @@ from typing import Any
 
 from drayd.call import Call, Result
 from drayd.coordinator_group import LiveGroup
-from drayd.groups.classic_state import ClassicGroup, Status
+from drayd.groups.classic_state import ClassicGroup, described
 from drayd.groups.machine import Kind
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import make
@@ -45,7 +45,7 @@ def _described(call: Call, group: LiveGroup) -> Any:
             state=_DEAD,
         )
     state: ClassicGroup = group.state
-    stable = state.status is Status.STABLE
+    shown = described(state)
     members = tuple(
         make(
             call.item_class("groups", "members"),
@@ -53,17 +53,17 @@ def _described(call: Call, group: LiveGroup) -> Any:
             group_instance_id=member.instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            member_metadata=member.metadata(state.protocol_name) if stable else b"",
-            member_assignment=member.assignment if stable else b"",
+            member_metadata=member.metadata,
+            member_assignment=member.assignment,
         )
-        for member in state.members.values()
+        for member in shown.members
     )
     return _group(
         call,
         group.group_id,
         state=state.status,
         protocol_type=state.protocol_type or "",
-        protocol_data=(state.protocol_name or "") if stable else "",
+        protocol_data=shown.protocol_data,
         members=members,
     )
 
