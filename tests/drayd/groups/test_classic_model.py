@@ -7,19 +7,17 @@ one generation with one leader; and every request is answered.
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from drayd.groups.classic_events import Joined, Leaver, Synced
+from drayd.groups.classic_events import Joined, Leaver, Protocols, Synced
 from drayd.groups.classic_state import Status
 from protocol.errors import ErrorCode
 from tests.drayd.groups.classic_play import REBALANCE_MS, SESSION_MS, Play
 
 CLIENTS = 5
-PROTOCOLS = (
+PROTOCOLS: tuple[Protocols, ...] = (
     (("range", b"r"),),
     (("range", b"other"),),
     (("range", b"r"), ("sticky", b"s")),
@@ -152,7 +150,7 @@ class Lives(RuleBasedStateMachine):
         client.join(self.play)
 
     @rule(who=who, protocols=st.sampled_from(PROTOCOLS))
-    def changes(self, who: int, protocols: Any) -> None:
+    def changes(self, who: int, protocols: Protocols) -> None:
         self.clients[who].protocols = protocols
         self.joins_again(who)
 
