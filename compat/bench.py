@@ -12,11 +12,13 @@ import sys
 import time
 from pathlib import Path
 
-from compat import measures, report, servers, toolchain
+from compat import measures, measures_groups, report, servers, toolchain
 from compat.goals import number
 from compat.load import LoadFailed
 from compat.servers import ServerFailed
 from compat.wire import WireError
+
+GROUPS = {**measures.GROUPS, "groups": measures_groups.groups}
 
 # Beyond this load for each core, something else is running.
 BUSY = 0.4
@@ -72,7 +74,7 @@ def _measure(
     load_before = os.getloadavg()[0]
     with servers.scratch(f"bench-{server}-{group}-") as folder:
         try:
-            found = measures.GROUPS[group](measures.factory(server, folder), scale)
+            found = GROUPS[group](measures.factory(server, folder), scale)
         except (LoadFailed, ServerFailed, WireError, OSError) as error:
             print("failed")
             return [f"{server}, {group}: {error}"]
@@ -90,7 +92,7 @@ def _short(path: Path) -> Path:
 
 def _options() -> argparse.Namespace:
     kinds = ["kafka-synced", "kafka-default", "dray"]
-    groups = list(measures.GROUPS)
+    groups = list(GROUPS)
     parser = argparse.ArgumentParser(
         prog="python -m compat.bench",
         description="Measure Dray against Apache Kafka on this machine. Keep the machine quiet: "

@@ -22,6 +22,7 @@ DELAYED_MB_PER_S = {20: 200.0, 100: 100.0}
 # The latency tools print whole milliseconds: 1.9 and 1.1 both read 1.
 LATENCY_STEP_MS = 1.0
 RATE_KEPT = 9_500.0
+HEARTBEAT_CORES, COMMITS_PER_S, COMMIT_FACTOR = 0.1, 3_000.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Results:
 def rows(results: Results) -> list[Row]:
     """The whole table, in the order of the goals."""
     table: list[Row] = []
-    for build in (_produce, _delayed, _consume, _latency, _start, _topics, _singles):
+    for build in (_produce, _delayed, _consume, _latency, _start, _topics, _singles, _groups):
         table.extend(build(results))
     return table
 
@@ -175,6 +176,27 @@ def _singles(results: Results) -> list[Row]:
         table.append(Row(label, "MB/s", results.values(measure, "mb_per_s")))
     written = results.values("singles/produce", "records")
     table.append(Row("how many were written", "records", written))
+    return table
+
+
+def _groups(results: Results) -> list[Row]:
+    table = []
+    for protocol in ("classic", "consumer"):
+        for field, label in (
+            ("first_s", "first member until assigned"),
+            ("second_s", "second member until 8 + 8 of 16 partitions"),
+        ):
+            values = results.values(f"groups/join/{protocol}", field)
+            # A group isn't kept on disk by syncing here: the better of Kafka's two runs counts.
+            table.append(_at_most(f"{protocol} group, {label}", "s", values, _best(values, min)))
+    beats = "1,000 groups of 2, a heartbeat every 3 s"
+    cores = results.values("groups/heartbeats", "cores")
+    table.append(_at_most(beats, "cores", cores, HEARTBEAT_CORES))
+    commits = "commits of offsets, 64 in flight"
+    per_s = results.values("groups/commit", "per_s")
+    table.append(_at_least(commits, "per s", per_s, COMMITS_PER_S))
+    p50 = results.values("groups/commit", "p50_ms")
+    table.append(_at_most(commits, "p50 ms", p50, _times(_best(p50, min), COMMIT_FACTOR)))
     return table
 
 

@@ -53,6 +53,9 @@ class Scale:
     topics: int = 1_000
     many_topics: int = 10_000
     metadata_asks: int = 1_000
+    join_rounds: int = 5
+    commit_s: float = 8.0
+    heartbeat_s: float = 15.0
     baseline_s: float = 3.0
 
 
@@ -75,6 +78,9 @@ QUICK = Scale(
     topics=100,
     many_topics=2_000,
     metadata_asks=300,
+    join_rounds=2,
+    commit_s=3.0,
+    heartbeat_s=6.0,
     baseline_s=1.0,
 )
 
@@ -182,10 +188,10 @@ def latency(make: Factory, scale: Scale) -> Measures:
     """End to end, and of the acknowledgement at a steady rate."""
     with make("latency") as server, Wire(server.address) as wire:
         _warm_up(server, wire)
-        _create(wire, "end-to-end", 1)
+        create_topic(wire, "end-to-end", 1)
         end_to_end = load.end_to_end(server, "end-to-end", records=scale.end_to_end_records)
-        _create(wire, "ack", 1)
-        with _metered(server) as used:
+        create_topic(wire, "ack", 1)
+        with metered(server) as used:
             ack = load.ack_latency(
                 server, "ack", seconds=scale.latency_s, warm_up_s=scale.latency_warm_up_s
             )
@@ -198,19 +204,19 @@ def consume(make: Factory, scale: Scale) -> Measures:
     with make("consume") as server:
         with Wire(server.address) as wire:
             _warm_up(server, wire)
-            _create(wire, "cold", 1)
+            create_topic(wire, "cold", 1)
             cold = load.produce(server, "cold", max_bytes=scale.disk_bytes, max_seconds=60.0)
-            _create(wire, "hot", 1)
+            create_topic(wire, "hot", 1)
             hot = load.produce(server, "hot", max_bytes=scale.hot_bytes, max_seconds=60.0)
         load.consume(server, "hot", records=hot.records)
-        with _metered(server) as used:
+        with metered(server) as used:
             rounds = [
                 load.consume(server, "hot", records=hot.records) for _ in range(scale.hot_rounds)
             ]
         measures["consume/hot"] = _throughput(rounds, used)
         server.restart()
         load.consume(server, "warm-up", records=WARM_UP_RECORDS)
-        with _metered(server) as used:
+        with metered(server) as used:
             moved = load.consume(server, "cold", records=cold.records)
         measures["consume/disk"] = _throughput([moved], used)
     return measures
@@ -221,8 +227,8 @@ def singles(make: Factory, scale: Scale) -> Measures:
     with make("singles") as server:
         with Wire(server.address) as wire:
             _warm_up(server, wire)
-            _create(wire, "singles", 1)
-            with _metered(server) as used:
+            create_topic(wire, "singles", 1)
+            with metered(server) as used:
                 sent = load.produce(
                     server,
                     "singles",
@@ -238,11 +244,11 @@ def singles(make: Factory, scale: Scale) -> Measures:
                     ],
                 )
             written = _throughput([sent], used)
-        with _metered(server) as used:
+        with metered(server) as used:
             warm = load.consume(server, "singles", records=sent.records, size=100)
         read_warm = _throughput([warm], used)
         server.restart()
-        with _metered(server) as used:
+        with metered(server) as used:
             cold = load.consume(server, "singles", records=sent.records, size=100)
     return {
         "singles/produce": written,
@@ -257,8 +263,8 @@ def delayed(make: Factory, scale: Scale) -> Measures:
     for delay_ms in DELAYS_MS:
         settings = [f"storage.delay.put_ms={delay_ms}"]
         with make(f"delay-{delay_ms}", settings) as server, Wire(server.address) as wire:
-            _create(wire, "in-flight-64", 1)
-            with _metered(server) as used:
+            create_topic(wire, "in-flight-64", 1)
+            with metered(server) as used:
                 moved = load.produce(
                     server,
                     "in-flight-64",
@@ -267,8 +273,8 @@ def delayed(make: Factory, scale: Scale) -> Measures:
                     settings=["max.in.flight=64", "enable.idempotence=false"],
                 )
             measures[f"delay/{delay_ms}/64"] = _throughput([moved], used)
-            _create(wire, "idempotent", 1)
-            with _metered(server) as used:
+            create_topic(wire, "idempotent", 1)
+            with metered(server) as used:
                 moved = load.produce_idempotent(
                     server, "idempotent", max_bytes=scale.idempotent_bytes
                 )
@@ -307,9 +313,9 @@ def raise_file_limit() -> None:
 def _produce_once(
     server: Server, wire: Wire, topic: str, size: int, partitions: int, scale: Scale
 ) -> Measure:
-    _create(wire, topic, partitions)
+    create_topic(wire, topic, partitions)
     os.sync()  # what earlier runs left to be written isn't this run's
-    with _metered(server) as used:
+    with metered(server) as used:
         moved = load.produce(
             server,
             topic,
@@ -326,12 +332,12 @@ def _produce_once(
 
 def _warm_up(server: Server, wire: Wire) -> None:
     # The JVM compiles what is hot only after a while; Dray fills its pools.
-    _create(wire, "warm-up", 1)
+    create_topic(wire, "warm-up", 1)
     load.produce(server, "warm-up", max_bytes=WARM_UP_RECORDS * 1000, max_seconds=60.0)
 
 
 @contextlib.contextmanager
-def _metered(server: Server) -> Iterator[Measure]:
+def metered(server: Server) -> Iterator[Measure]:
     """The dict that is yielded has the server's CPU and peak memory when the block is left."""
     used: Measure = {}
     server.reset_peak()
@@ -363,7 +369,8 @@ def _median(runs: Sequence[Measure]) -> Measure:
     return sorted(runs, key=lambda run: run["mb_per_s"])[len(runs) // 2]
 
 
-def _create(wire: Wire, topic: str, partitions: int) -> None:
+def create_topic(wire: Wire, topic: str, partitions: int) -> None:
+    """A topic whose partitions all answer."""
     wire.create_topic(topic, partitions)
     _until_usable(wire, topic, partitions)
 
