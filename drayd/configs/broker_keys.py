@@ -63,7 +63,7 @@ def _at_least_one(name: str, value: Value) -> None:
 
 def _not_negative(name: str, value: Value) -> None:
     if isinstance(value, int) and value < 0:
-        raise BadValue(f"requirement failed: {name} must be equal or greater than 0")
+        raise BadValue(f"requirement failed: {name} must be greater than or equal to 0")
 
 
 def _not_zero(name: str, value: Value) -> None:

@@ -65,5 +65,5 @@ def _check(change: Change) -> None:
             ErrorCode.invalid_config,
             f"Cannot set the log level of {change.name} to {change.value} as it is not a "
             "supported log level. Valid log levels are "
-            "ERROR, INFO, DEBUG, TRACE, WARN, FATAL",
+            "DEBUG, ERROR, FATAL, INFO, TRACE, WARN",
         )
