@@ -94,13 +94,17 @@ def _side_by_side(
     known: Versions,
     play_one: Callable[[Scenario, Mapping[str, int]], Result],
 ) -> Iterator[tuple[Scenario, Mapping[str, int], Result]]:
-    """Every run of every scenario in order; several are under way at a time, which changes
-    nothing, since each has names of its own."""
-    runs = [(scenario, versions) for scenario in scenarios for versions in scenario.runs(known)]
+    """Every run of every scenario; several are under way at a time, which changes nothing, since
+    each has names of its own. Those that must be alone come last, one after the other."""
+    all_runs = [(each, versions) for each in scenarios for versions in each.runs(known)]
+    runs = [run for run in all_runs if not run[0].alone]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         results = pool.map(lambda each: play_one(*each), runs)
         for (scenario, versions), result in zip(runs, results, strict=True):
             yield scenario, versions, result
+    for scenario, versions in all_runs:
+        if scenario.alone:
+            yield scenario, versions, play_one(scenario, versions)
 
 
 def _list(scenarios: list[Scenario]) -> int:

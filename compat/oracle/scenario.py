@@ -39,6 +39,8 @@ class Scenario(NamedTuple):
     versions: Mapping[str, Any]
     steps: tuple[Step, ...]
     digest: str
+    alone: bool = False
+    """Changes what every scenario sees: nothing else may be under way."""
 
     def runs(self, known: Versions) -> Iterator[dict[str, int]]:
         """The versions of each run; other APIs are sent at their newest."""
@@ -61,7 +63,7 @@ def load(area: str) -> list[Scenario]:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     found: list[Scenario] = []
     for item in content["scenarios"]:
-        scenario = _scenario(area, item)
+        scenario = _scenario(area, item)._replace(alone=content.get("alone", False))
         if any(scenario.name == other.name for other in found):
             raise WrongScenario(f"{area}: two scenarios are named {scenario.name!r}")
         found.append(scenario)
