@@ -13,7 +13,16 @@ import sys
 import time
 from collections.abc import Callable
 
-from compat import checks, groups, servers, table, toolchain, tools
+from compat import (
+    checks,
+    group_tool_checks,
+    groups,
+    servers,
+    table,
+    tool_checks,
+    toolchain,
+    tools,
+)
 from compat.checks import LACKING, WRONG, Client, Session
 from compat.program import JobFailed, Program
 from compat.servers import Server, ServerFailed
@@ -49,7 +58,7 @@ def main() -> int:
             clients = _start_clients(stack, options.only)
             server = _start_server(stack, options.server)
             columns = [_run_client(server, name, clients) for name in _chosen(clients, options)]
-            tried = tools.run(server.bootstrap) if TOOLS in (options.only or [TOOLS]) else {}
+            tried = _run_tools(server, options)
             grouped = _run_groups(stack, options, clients)
     except (toolchain.Missing, ServerFailed) as problem:
         print(problem, file=sys.stderr)
@@ -107,6 +116,12 @@ def _run_client(server: Server, name: str, clients: dict[str, Client]) -> Column
     print(f"{wrong} FAILED, {took}" if wrong else f"ok, {took}", file=sys.stderr)
     client.program.close()
     return Column(name, client.version, results)
+
+
+def _run_tools(server: Server, options: argparse.Namespace) -> dict[str, str]:
+    if options.only and TOOLS not in options.only:
+        return {}
+    return tools.run(server.bootstrap, {**tool_checks.CHECKS, **group_tool_checks.CHECKS})
 
 
 def _run_groups(
