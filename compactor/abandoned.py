@@ -6,6 +6,10 @@ are the time of creation. Before they are removed, the topic id gets a record in
 conditional on its absence: a creator that is alive after all then fails to register its topic,
 instead of registering one without streams. From there on it is an ordinary unfinished deletion.
 
+Partitions that are added to a topic begin as heads too, of a topic that has a record which doesn't
+name them. The record is written again as it is before they are removed: who adds partitions
+replaces the record under the version that it read before it wrote the heads, and now fails.
+
 An unfinished deletion (the deleting process died, or lost its store) is simply purged again.
 """
 
@@ -17,7 +21,7 @@ from uuid import UUID
 
 from compactor.expiry import HeadOf
 from metadata import keys
-from metadata.store import Check, Conflict, MetadataStore, Put
+from metadata.store import Check, Conflict, Delete, KeyValue, MetadataStore, Put
 from metadata.topics import Topics
 from metadata.values import Lifecycle, StreamRef, Topic, decode, encode
 
@@ -39,6 +43,8 @@ class AbandonedTopics:
         self._suspects: frozenset[UUID] = frozenset()
         """Without a record the last time. Seen twice before anything is done: after a machine
         slept, a creator finds its topic old although it has only just begun."""
+        self._strays: frozenset[StreamRef] = frozenset()
+        """Not named by their topic's record the last time; also seen twice."""
 
     async def mark(self, heads: Iterable[HeadOf], *, now_ms: int, ttl_ms: int) -> int:
         """Turns topics that never came to be into unfinished deletions; returns how many.
@@ -73,6 +79,46 @@ class AbandonedTopics:
             return False
         log.info("the topic %s was never registered; its %d streams go", topic_id, len(refs))
         return True
+
+    async def remove_strays(self, heads: Iterable[HeadOf]) -> int:
+        """Removes heads of partitions that were never added to their topic; returns how many.
+
+        `heads` must have been read before this is called."""
+        by_topic: dict[UUID, set[StreamRef]] = {}
+        for found in heads:
+            by_topic.setdefault(found.head.topic_id, set()).add(found.ref)
+        strays: set[StreamRef] = set()
+        removed = 0
+        async for item in self._store.scan(
+            keys.TOPIC_IDS, keys.end_of(keys.TOPIC_IDS), scope=keys.TOPICS_SCOPE
+        ):
+            topic = decode(Topic, item.value)
+            unnamed = by_topic.get(topic.topic_id, set()).difference(topic.partitions)
+            strays |= unnamed
+            known = unnamed & self._strays
+            if known and await self._fence(item):
+                removed += len(known)
+                await self._drop(known)
+        self._strays = frozenset(strays)
+        return removed
+
+    async def _fence(self, record: KeyValue) -> bool:
+        try:
+            await self._store.commit(
+                keys.TOPICS_SCOPE,
+                [Check(record.key, record.version)],
+                [Put(record.key, record.value)],
+            )
+        except Conflict:
+            # Perhaps by the very change that names them.
+            return False
+        return True
+
+    async def _drop(self, refs: Iterable[StreamRef]) -> None:
+        for ref in refs:
+            key = keys.stream_head(ref.domain, ref.stream_id)
+            await self._store.commit(keys.domain_scope(ref.domain), [], [Delete(key)])
+            log.info("stream %d was never added to its topic; it goes", ref.stream_id)
 
     async def finish_deletions(self) -> int:
         """Purges every topic that is being deleted; harmless beside whoever else does."""

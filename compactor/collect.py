@@ -22,6 +22,7 @@ from compactor.sweep import leave_stamp, sweep
 from metadata.store import MetadataStore, StoreError
 from metadata.streams import DomainLog
 from metadata.topics import Topics
+from metadata.trim import clear_below, has_entries_below
 from metadata.values import UnknownFormat
 from wal.objectstore import ObjectStore, ObjectStoreError
 
@@ -173,7 +174,9 @@ class Collector:
             heads += [found async for found in heads_of(self._store, number)]
         policy = self._policy
         await self._abandoned.mark(heads, now_ms=self._now_ms(), ttl_ms=policy.orphan_ttl_ms)
+        await self._abandoned.remove_strays(heads)
         await self._abandoned.finish_deletions()
+        await self._clear_trimmed(heads)
         expired = await expire_producers(
             self._store,
             [found.ref for found in heads],
@@ -182,6 +185,16 @@ class Collector:
         )
         if expired:
             log.info("forgot %d producers that were silent for too long", expired)
+
+    async def _clear_trimmed(self, heads: Sequence[HeadOf]) -> None:
+        """What a process that died has left below the start of a log."""
+        for ref, head in heads:
+            if head.log_start and await has_entries_below(self._store, ref, head.log_start):
+                after_ms = self._now_ms() + self._policy.grace_ms
+                removed = await clear_below(
+                    self._store, ref, head.log_start, delete_after_ms=after_ms
+                )
+                log.info("removed %d entries below the start of stream %d", removed, ref.stream_id)
 
     async def sweep(self) -> None:
         await self._leave_stamp()

@@ -47,6 +47,7 @@ from drayd.quota_rates import Windows
 from drayd.quotas import ClientQuotas
 from drayd.server import Server
 from drayd.topics import TopicService
+from drayd.trimming import Trimmer
 from drayd.waiters import Waiters
 from metadata import keys
 from metadata.cluster import Numbers, cluster_id
@@ -145,6 +146,7 @@ async def serve(
         tasks.create_task(broker.topics.follow())
         tasks.create_task(broker.topics.purge_deleted())
         tasks.create_task(broker.quotas.follow())
+        tasks.create_task(broker.trimmer.run())
         server = Server(
             Dispatcher(broker),
             metrics,
@@ -281,6 +283,7 @@ async def _broker(
         producer_ids=Numbers(store, "producer-id", PRODUCER_ID_BLOCK),
         groups=_coordinator(settings, metrics, store, registry, membership, configs),
         cache=cache,
+        trimmer=Trimmer(domains, cache, waiters),
         now_ms=now_ms,
         quotas=quotas,
     )

@@ -15,6 +15,7 @@ from drayd.metrics import Metrics
 from drayd.produce import DomainWriter
 from drayd.quotas import ClientQuotas
 from drayd.topics import TopicService
+from drayd.trimming import Trimmer
 from drayd.waiters import Waiters
 from metadata.cluster import Numbers
 from metadata.streams import DomainLog
@@ -44,6 +45,7 @@ class Broker:
     fetcher: Fetcher
     sessions: FetchSessions
     cache: Cache
+    trimmer: Trimmer
     waiters: Waiters
     producer_ids: Numbers
     groups: Coordinator

@@ -72,6 +72,11 @@ class _Tier:
         for segment in list(self._streams.get(stream_id, ())):
             self._remove(stream_id, segment.start_offset)
 
+    def trim(self, stream_id: int, log_start: int) -> None:
+        for segment in list(self._streams.get(stream_id, ())):
+            if segment.end_offset <= log_start:
+                self._remove(stream_id, segment.start_offset)
+
     def _remove(self, stream_id: int, start_offset: int) -> None:
         self.bytes -= self._order.pop((stream_id, start_offset))
         segments = self._streams[stream_id]
@@ -148,6 +153,11 @@ class Cache:
             size += part.size
             offset = part.next_offset
         return Found(buffers, size, offset)
+
+    def trim(self, stream_id: int, log_start: int) -> None:
+        """Forgets what lies wholly before the log's start."""
+        self._hot.trim(stream_id, log_start)
+        self._cold.trim(stream_id, log_start)
 
     def drop(self, stream_id: int) -> None:
         self._hot.drop(stream_id)

@@ -33,9 +33,20 @@ async def by_timestamp(
     if start is None:
         return None
     limit = broker.settings.record_decompress_max_bytes
-    async for header, batch in _batches(broker, ref, start, head.log_end):
-        if header.max_timestamp >= timestamp_ms and header.end_offset > head.log_start:
-            found = first_record_at_or_after(batch, timestamp_ms, max_decompressed_bytes=limit)
+    async for entry in _entries(broker, ref, max(start, head.log_start)):
+        # The running maximum may be that of records which are deleted.
+        if entry.max_timestamp_ms < timestamp_ms:
+            continue
+        first = max(entry.start_offset, head.log_start)
+        async for header, batch in _batches(broker, ref, first, entry.end_offset):
+            if header.max_timestamp < timestamp_ms:
+                continue
+            found = first_record_at_or_after(
+                batch,
+                timestamp_ms,
+                from_delta=max(head.log_start - header.base_offset, 0),
+                max_decompressed_bytes=limit,
+            )
             if found is not None:
                 return OffsetAt(header.base_offset + found.offset_delta, found.timestamp_ms)
     return None
@@ -45,22 +56,44 @@ async def of_max_timestamp(broker: Broker, ref: StreamRef, head: StreamHead) -> 
     """The first record with the log's largest timestamp."""
     if head.log_start == head.log_end or head.max_timestamp_ms < 0:
         return None
-    start = head.max_timestamp_offset
-    if start < head.log_start:
-        # That record is gone; look for the newest among those that are left.
-        newest = None
-        async for entry in _entries(broker, ref, head.log_start):
-            if newest is None or entry.max_timestamp_ms > newest.max_timestamp_ms:
-                newest = entry
-        if newest is None:
-            return None
-        return await by_timestamp(broker, ref, head, newest.max_timestamp_ms)
+    if head.max_timestamp_offset < head.log_start:
+        # That record may be deleted; look among those that are left.
+        return await _newest(broker, ref, head)
+    # Only the batch at that offset is looked into.
+    at = head.max_timestamp_offset
+    return await _newest_of_batches(broker, ref, head, at, at + 1)
+
+
+async def _newest(broker: Broker, ref: StreamRef, head: StreamHead) -> OffsetAt | None:
+    newest: IndexEntry | None = None
+    best: OffsetAt | None = None
+    async for entry in _entries(broker, ref, head.log_start):
+        if entry.start_offset < head.log_start:
+            # Only part of it is left, so its maximum says nothing.
+            best = await _newest_of_batches(broker, ref, head, head.log_start, entry.end_offset)
+        elif newest is None or entry.max_timestamp_ms > newest.max_timestamp_ms:
+            newest = entry
+    if newest is None or (best is not None and best.timestamp_ms >= newest.max_timestamp_ms):
+        return best
+    return await by_timestamp(broker, ref, head, newest.max_timestamp_ms)
+
+
+async def _newest_of_batches(
+    broker: Broker, ref: StreamRef, head: StreamHead, offset: int, end_offset: int
+) -> OffsetAt | None:
     limit = broker.settings.record_decompress_max_bytes
-    async for header, batch in _batches(broker, ref, start, head.log_end):
-        found = record_with_max_timestamp(batch, max_decompressed_bytes=limit)
-        if found is not None:
-            return OffsetAt(header.base_offset + found.offset_delta, found.timestamp_ms)
-    return None
+    best: OffsetAt | None = None
+    async for header, batch in _batches(broker, ref, offset, end_offset):
+        if best is not None and header.max_timestamp <= best.timestamp_ms:
+            continue
+        found = record_with_max_timestamp(
+            batch,
+            from_delta=max(head.log_start - header.base_offset, 0),
+            max_decompressed_bytes=limit,
+        )
+        if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
+            best = OffsetAt(header.base_offset + found.offset_delta, found.timestamp_ms)
+    return best
 
 
 async def _first_reaching(

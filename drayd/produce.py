@@ -197,7 +197,9 @@ def _settle(ticket: Ticket, outcome: Outcome) -> None:
             append_ms = owner.append_ms.get(ticket.slot, -1)
             settled = PartitionOutcome(ErrorCode.none, base_offset, append_ms, log_start)
         case Duplicate(base_offset, log_start):
-            settled = PartitionOutcome(ErrorCode.none, base_offset, -1, log_start)
+            # Kafka tells the time of the first attempt here, whatever the timestamps' type.
+            first_ms = -1 if ticket.batch is None else ticket.batch.max_timestamp_ms
+            settled = PartitionOutcome(ErrorCode.none, base_offset, first_ms, log_start)
         case Refused(reason):
             settled = PartitionOutcome(_REFUSALS[reason], message=reason.value)
     owner.settle(ticket.slot, settled)

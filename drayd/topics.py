@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from itertools import product
 from uuid import UUID
 
 from drayd import topic_config
 from drayd.cache import Cache
 from drayd.config import Settings
 from drayd.configs.service import ConfigService
+from drayd.configs.topic_keys import TOPIC_KEYS
 from drayd.logs import Logger
 from drayd.topic_config import TopicLimits
 from drayd.topic_names import can_exist, check_name
 from drayd.waiters import Waiters
 from metadata.store import StoreError
-from metadata.topics import NewTopic, TopicExists, TopicMissing, Topics
+from metadata.topics import NewTopic, TopicChanged, TopicExists, TopicMissing, Topics
 from metadata.values import Topic
 from protocol.errors import ErrorCode, KafkaError
 
 log = Logger(__name__)
 
 MAX_PARTITIONS = 10_000
+"""In one request, as in Kafka."""
+MAX_COLLISION_PLACES = 8
+"""Names with more dots and underscores are compared with every other topic's."""
 PURGE_RETRY_S = 5.0
 
 
@@ -91,24 +96,52 @@ class TopicService:
 
     # -- creating and deleting ---------------------------------------------------------------
 
-    def check_new(
-        self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str | None]
-    ) -> dict[str, str]:
-        """What can be said without looking at other topics; returns the configuration."""
-        check_name(name)
-        if not 0 < partitions <= MAX_PARTITIONS:
-            raise KafkaError(
-                ErrorCode.invalid_partitions,
-                "Number of partitions was set to an invalid non-positive value."
-                if partitions <= 0
-                else f"Number of partitions can't be larger than {MAX_PARTITIONS}.",
-            )
-        if replication_factor < 1:
-            raise KafkaError(
-                ErrorCode.invalid_replication_factor,
-                "Replication factor must be larger than 0, or -1 to use the default value.",
-            )
+    def check_config(self, config: Mapping[str, str | None]) -> dict[str, str]:
+        """The configuration to store; KafkaError(INVALID_CONFIG) names what is wrong."""
         return topic_config.check(config)
+
+    def collision(self, name: str) -> str | None:
+        """A topic whose name differs from this one only in '.' and '_', which metrics of
+        Kafka's clients can't tell apart."""
+        places = [i for i, character in enumerate(name) if character in "._"]
+        if not places or self._registry.by_name(name) is not None:
+            return None
+        if len(places) > MAX_COLLISION_PLACES:
+            like = name.replace(".", "_")
+            known = self._registry.names()
+            return next((each for each in known if each.replace(".", "_") == like), None)
+        for signs in product("._", repeat=len(places)):
+            letters = list(name)
+            for place, sign in zip(places, signs, strict=True):
+                letters[place] = sign
+            if self._registry.by_name("".join(letters)) is not None:
+                return "".join(letters)
+        return None
+
+    async def add_partitions(self, topic: Topic, count: int) -> Topic:
+        """`count` partitions instead of those that `topic` has."""
+        try:
+            grown = await self._registry.add_partitions(
+                topic.topic_id, len(topic.partitions), count
+            )
+        except TopicMissing:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition) from None
+        except TopicChanged:
+            raise KafkaError(
+                ErrorCode.invalid_partitions, f"The partitions of {topic.name} have changed."
+            ) from None
+        except StoreError as error:
+            raise KafkaError(
+                ErrorCode.request_timed_out, f"the partitions could not be stored: {error}"
+            ) from error
+        log.info("partitions added", topic=topic.name, partitions=count)
+        return grown
+
+    def may_delete_records(self, topic: Topic) -> bool:
+        """What is only compacted is kept, one record a key."""
+        key = TOPIC_KEYS["cleanup.policy"]
+        policy = topic.config.get(key.name) or self._configs.view.topic_default(key)
+        return "compact" not in policy or "delete" in policy
 
     async def create(self, name: str, partitions: int, config: Mapping[str, str]) -> Topic:
         """KafkaError(TOPIC_ALREADY_EXISTS) if there is one."""

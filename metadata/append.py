@@ -243,6 +243,8 @@ def _remember(
     kept = ProducerBatch(
         batch.base_sequence, last_sequence(batch.base_sequence, batch.record_count), base_offset
     )
+    last_ms = batch.max_timestamp_ms
     if state is None or batch.producer_epoch != state.epoch:
-        return ProducerState(batch.producer_epoch, (kept,), now_ms)
-    return ProducerState(state.epoch, (*state.batches[1 - KEPT_BATCHES :], kept), now_ms)
+        return ProducerState(batch.producer_epoch, (kept,), now_ms, last_ms)
+    batches = (*state.batches[1 - KEPT_BATCHES :], kept)
+    return ProducerState(state.epoch, batches, now_ms, last_ms)

@@ -33,6 +33,7 @@ from metadata.store import Check, CommitUnknown, Conflict, Delete, MetadataStore
 from metadata.values import (
     Garbage,
     IndexEntry,
+    Lifecycle,
     Marker,
     ProducerState,
     StreamHead,
@@ -89,7 +90,10 @@ class DomainLog:
     ) -> None:
         self.domain = domain
         self.scope = keys.domain_scope(domain)
-        self._store = store
+        self.store = self._store = store
+        self.turn = asyncio.Lock()
+        """Held by whoever changes heads, so that a change among many appends gets its turn. It
+        spares conflicts within this process; it is the checks that keep the log right."""
         self._now_ms = now_ms
         self._producer_expiration_ms = producer_expiration_ms
         self._garbage_grace_ms = garbage_grace_ms
@@ -152,6 +156,19 @@ class DomainLog:
         )
         return [decode(IndexEntry, item.value) async for item in found]
 
+    async def producers(self, stream_id: int) -> dict[int, ProducerState]:
+        """The producers that the stream remembers. StreamMissing if it doesn't exist."""
+        if (await self.refresh(stream_id)).head.state != Lifecycle.ACTIVE:
+            raise StreamMissing(f"stream {stream_id} is being deleted")
+        prefix = keys.producers(self.domain, stream_id)
+        oldest_ms = self._now_ms() - self._producer_expiration_ms
+        found = {}
+        async for item in self._store.scan(prefix, keys.end_of(prefix), scope=self.scope):
+            state = decode(ProducerState, item.value)
+            if state.updated_ms >= oldest_ms:
+                found[keys.producer_id_of(item.key)] = state
+        return found
+
     # -- appending ---------------------------------------------------------------------------
 
     async def append(self, objects: Sequence[StoredObject]) -> list[Appended | None]:
@@ -160,6 +177,10 @@ class DomainLog:
         None in place of an outcome: the object's marker was fenced or is gone, so its bytes
         may be deleted at any moment; or it follows such an object in a stream. It must be
         written again under another id. Raises Unavailable when nothing was committed."""
+        async with self.turn:
+            return await self._append(objects)
+
+    async def _append(self, objects: Sequence[StoredObject]) -> list[Appended | None]:
         while True:
             view = await self._load(objects)
             usable = _usable(objects, view)
@@ -372,6 +393,12 @@ class DomainLog:
         self, stream_id: int, change: Callable[[StreamHead], StreamHead | None]
     ) -> StreamHead:
         """Replaces a head by `change(head)`, or leaves it when that gives None."""
+        async with self.turn:
+            return await self._change_head(stream_id, change)
+
+    async def _change_head(
+        self, stream_id: int, change: Callable[[StreamHead], StreamHead | None]
+    ) -> StreamHead:
         while True:
             stream = await self.refresh(stream_id)
             head = change(stream.head)
@@ -388,8 +415,21 @@ class DomainLog:
                 # `change` is asked again about what the store holds now.
                 await asyncio.sleep(RESOLVE_RETRY_S)
                 continue
-            stream.head, stream.version = head, result.version
+            self.replaced(stream_id, head, result.version)
             return head
+
+    def replaced(self, stream_id: int, head: StreamHead, version: int) -> None:
+        """Folds in a head that this process has committed."""
+        stream = self._streams.get(stream_id)
+        if stream is None or stream.version > version:
+            return
+        stream.head, stream.version = head, version
+        while stream.recent and stream.recent[0].end_offset <= head.log_start:
+            stream.recent.popleft()
+
+    def garbage_at_ms(self) -> int:
+        """When an object that loses its last reference now may be deleted."""
+        return self._now_ms() + self._garbage_grace_ms
 
 
 def _usable(objects: Sequence[StoredObject], view: _View) -> list[StoredObject]:

@@ -19,6 +19,7 @@ import msgspec
 
 from metadata import keys
 from metadata.cluster import Numbers
+from metadata.references import PIECE
 from metadata.store import (
     Change,
     Check,
@@ -32,21 +33,10 @@ from metadata.store import (
     Watch,
 )
 from metadata.streams import DomainLog, StreamMissing
-from metadata.values import (
-    Garbage,
-    IndexEntry,
-    Lifecycle,
-    StreamHead,
-    StreamRef,
-    Topic,
-    TopicName,
-    WalObject,
-    decode,
-    encode,
-)
+from metadata.trim import clear_below
+from metadata.values import Lifecycle, StreamHead, StreamRef, Topic, TopicName, decode, encode
 
-PIECE = 32
-"""Keys per transaction of a large change: small enough not to starve in a busy domain."""
+LAST_OFFSET = 2**63 - 1
 REMEMBERED_DELETIONS = 1000
 FOLLOW_RETRY_S = 0.2
 
@@ -57,6 +47,10 @@ class TopicExists(Exception):
 
 class TopicMissing(Exception):
     pass
+
+
+class TopicChanged(Exception):
+    """The topic doesn't have the partitions that the change was made for."""
 
 
 @dataclass(slots=True)
@@ -86,6 +80,8 @@ class Topics:
         self._stream_ids = Numbers(store, "stream-id", block=1000)
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
+        self._versions: dict[UUID, int] = {}
+        """Of the records in memory: what the watch brings may be older than our own change."""
         self._deleted: deque[UUID] = deque(maxlen=REMEMBERED_DELETIONS)
         """The last ones: an answer that was read before a deletion may arrive after it."""
         self.version = 0
@@ -125,13 +121,16 @@ class Topics:
         topic = decode(Topic, found.value)
         if topic.state != Lifecycle.ACTIVE or topic_id in self._deleted:
             return None
-        self._add(topic)
+        self._add(topic, found.version)
         return topic
 
     def names(self) -> Collection[str]:
         return self._by_name.keys()
 
-    def _add(self, topic: Topic) -> None:
+    def _add(self, topic: Topic, version: int) -> None:
+        if self._versions.get(topic.topic_id, 0) > version:
+            return
+        self._versions[topic.topic_id] = version
         known = self._by_id.get(topic.topic_id)
         if known is None or len(known.partitions) != len(topic.partitions):
             self.version += 1
@@ -140,6 +139,7 @@ class Topics:
 
     def _remove(self, topic_id: UUID) -> None:
         self._deleted.append(topic_id)
+        self._versions.pop(topic_id, None)
         topic = self._by_id.pop(topic_id, None)
         if topic is None:
             return
@@ -154,20 +154,24 @@ class Topics:
         if self._watch is None:
             # Before the first read, so that nothing is missed until `follow` runs.
             self._watch = self._store.watch(keys.TOPIC_IDS)
-        active: list[Topic] = []
+        active: list[tuple[Topic, int]] = []
         deleting: list[Topic] = []
         async for item in self._store.scan(
             keys.TOPIC_IDS, keys.end_of(keys.TOPIC_IDS), scope=keys.TOPICS_SCOPE
         ):
             topic = decode(Topic, item.value)
-            (active if topic.state == Lifecycle.ACTIVE else deleting).append(topic)
+            if topic.state == Lifecycle.ACTIVE:
+                active.append((topic, item.version))
+            else:
+                deleting.append(topic)
         # Only now, so that nobody sees half of the topics; what happened since is in the watch.
         self._by_name.clear()
         self._by_id.clear()
         self.version += 1
-        for topic in active:
+        self._versions.clear()
+        for topic, version in active:
             if topic.topic_id not in self._deleted:
-                self._add(topic)
+                self._add(topic, version)
         return deleting
 
     async def follow(self) -> None:
@@ -191,7 +195,7 @@ class Topics:
             if topic is None or topic.state != Lifecycle.ACTIVE:
                 self._remove(topic_id)
             elif topic_id in self._by_id:
-                self._add(topic)
+                self._add(topic, change.version)
             else:
                 # New to us, or deleted by us since: the store knows.
                 await self._read_id(topic_id)
@@ -204,17 +208,54 @@ class Topics:
     async def create(self, new: NewTopic) -> Topic:
         if await self.find(new.name) is not None:
             raise TopicExists(new.name)
-        numbers = await self._stream_ids.take(new.partitions)
-        refs = tuple(StreamRef(n, self._domain_of(n)) for n in numbers)
-        by_domain: dict[int, list[tuple[int, StreamHead]]] = {}
-        for partition, ref in enumerate(refs):
-            head = StreamHead(topic_id=new.topic_id, partition=partition)
-            by_domain.setdefault(ref.domain, []).append((ref.stream_id, head))
-        for domain, heads in by_domain.items():
-            await self._domains[domain].create_streams(heads)
+        refs = await self._create_streams(new.topic_id, range(new.partitions))
         topic = Topic(new.topic_id, new.name, refs, dict(new.config), new.created_ms)
         await self._register(topic)
         return topic
+
+    async def _create_streams(self, topic_id: UUID, partitions: range) -> tuple[StreamRef, ...]:
+        numbers = await self._stream_ids.take(len(partitions))
+        refs = tuple(StreamRef(n, self._domain_of(n)) for n in numbers)
+        by_domain: dict[int, list[tuple[int, StreamHead]]] = {}
+        for partition, ref in zip(partitions, refs, strict=True):
+            head = StreamHead(topic_id=topic_id, partition=partition)
+            by_domain.setdefault(ref.domain, []).append((ref.stream_id, head))
+        for domain, heads in by_domain.items():
+            await self._domains[domain].create_streams(heads)
+        return refs
+
+    async def add_partitions(self, topic_id: UUID, has: int, count: int) -> Topic:
+        """Gives a topic that has `has` partitions `count` of them, or raises TopicChanged.
+
+        The record is read before the heads are written, and replaced under that version: whoever
+        takes the new heads for abandoned touches the record first, and then this fails."""
+        while True:
+            found = await self._store.get(keys.topic_id(topic_id), scope=keys.TOPICS_SCOPE)
+            topic = None if found is None else decode(Topic, found.value)
+            if found is None or topic is None or topic.state != Lifecycle.ACTIVE:
+                raise TopicMissing(str(topic_id))
+            self._add(topic, found.version)
+            if len(topic.partitions) != has:
+                raise TopicChanged(topic.name)
+            refs = await self._create_streams(topic_id, range(has, count))
+            grown = msgspec.structs.replace(topic, partitions=topic.partitions + refs)
+            key = keys.topic_id(topic_id)
+            try:
+                result = await self._store.commit(
+                    keys.TOPICS_SCOPE, [Check(key, found.version)], [Put(key, encode(grown))]
+                )
+            except Conflict:
+                # Its configuration has changed, or its partitions, or it is gone.
+                await self._drop_heads(refs)
+                continue
+            except CommitUnknown:
+                now = await self._read_id(topic_id)
+                if now is not None and now.partitions[has : has + len(refs)] == refs:
+                    return now
+                await self._drop_heads(refs)
+                raise
+            self._add(grown, result.version)
+            return grown
 
     def _domain_of(self, stream_id: int) -> int:
         # Fibonacci hashing: neighbours spread over the domains; the result is stored with the
@@ -224,25 +265,25 @@ class Topics:
     async def _register(self, topic: Topic) -> None:
         name_key, id_key = keys.topic_name(topic.name), keys.topic_id(topic.topic_id)
         try:
-            await self._store.commit(
+            result = await self._store.commit(
                 keys.TOPICS_SCOPE,
                 [Check(name_key, None), Check(id_key, None)],
                 [Put(name_key, encode(TopicName(topic.topic_id))), Put(id_key, encode(topic))],
             )
         except Conflict:
             await self._read_name(topic.name)
-            await self._drop_heads(topic)
+            await self._drop_heads(topic.partitions)
             raise TopicExists(topic.name) from None
         except CommitUnknown:
             # The id is ours alone: if it is there, we have written it.
             if await self._read_id(topic.topic_id) is None:
-                await self._drop_heads(topic)
+                await self._drop_heads(topic.partitions)
                 raise
             return
-        self._add(topic)
+        self._add(topic, result.version)
 
-    async def _drop_heads(self, topic: Topic) -> None:
-        for ref in topic.partitions:
+    async def _drop_heads(self, refs: Sequence[StreamRef]) -> None:
+        for ref in refs:
             domain = self._domains[ref.domain]
             domain.forget([ref.stream_id])
             await self._store.commit(
@@ -260,16 +301,17 @@ class Topics:
             topic = None if found is None else decode(Topic, found.value)
             if found is None or topic is None or topic.state != Lifecycle.ACTIVE:
                 raise TopicMissing(str(topic_id))
-            wanted = change(topic)
+            wanted, version = change(topic), found.version
             if wanted != topic:
                 try:
-                    await self._store.commit(
+                    result = await self._store.commit(
                         keys.TOPICS_SCOPE, [Check(key, found.version)], [Put(key, encode(wanted))]
                     )
                 except (Conflict, CommitUnknown):
                     continue
+                version = result.version
             if topic_id in self._by_id:
-                self._add(wanted)
+                self._add(wanted, version)
             return wanted
 
     # -- deleting ----------------------------------------------------------------------------
@@ -331,47 +373,12 @@ class Topics:
         await self._store.commit(keys.TOPICS_SCOPE, [], [Delete(keys.topic_id(topic.topic_id))])
 
     async def _purge_entries(self, ref: StreamRef) -> None:
-        scope = keys.domain_scope(ref.domain)
-        prefix = keys.index(ref.domain, ref.stream_id)
-        while True:
-            piece = [
-                (item.key, decode(IndexEntry, item.value))
-                async for item in self._store.scan(
-                    prefix, keys.end_of(prefix), scope=scope, limit=PIECE
-                )
-            ]
-            if not piece:
-                return
-            writes: list[Put | Delete] = [Delete(key) for key, _ in piece]
-            checks = []
-            for wal_id in {entry.wal_id for _, entry in piece}:
-                check, change = await self._unrefer(ref, wal_id)
-                checks += check
-                writes += change
-            try:
-                await self._store.commit(scope, checks, writes)
-            except Conflict:
-                continue
-
-    async def _unrefer(
-        self, ref: StreamRef, wal_id: UUID
-    ) -> tuple[list[Check], list[Put | Delete]]:
-        """The change that takes a stream out of an object's references; the last one to leave
-        hands the object to collection."""
-        key = keys.wal_object(ref.domain, wal_id)
-        found = await self._store.get(key, scope=keys.domain_scope(ref.domain))
-        if found is None:
-            return [], []
-        record = decode(WalObject, found.value)
-        left = tuple(stream for stream in record.streams if stream != ref.stream_id)
-        check = [Check(key, found.version)]
-        if left:
-            return check, [Put(key, encode(msgspec.structs.replace(record, streams=left)))]
-        unused = Garbage(record.path, self._now_ms() + self._garbage_grace_ms)
-        return check, [
-            Delete(key),
-            Put(keys.garbage_object(ref.domain, wal_id), encode(unused)),
-        ]
+        await clear_below(
+            self._store,
+            ref,
+            LAST_OFFSET,
+            delete_after_ms=self._now_ms() + self._garbage_grace_ms,
+        )
 
     async def _purge_producers(self, ref: StreamRef) -> None:
         scope = keys.domain_scope(ref.domain)

@@ -83,7 +83,7 @@ class StreamHead(msgspec.Struct, array_like=True, frozen=True):
     total_bytes: int = 0
     """Logical batch bytes ever appended."""
     start_bytes: int = 0
-    """Logical batch bytes below the log start."""
+    """Logical batch bytes of the entries that lie wholly below the log start."""
     max_timestamp_ms: int = -1
     max_timestamp_offset: int = -1
     """The base offset of the first batch that has `max_timestamp_ms`."""
@@ -139,6 +139,8 @@ class ProducerState(msgspec.Struct, array_like=True, frozen=True):
     batches: tuple[ProducerBatch, ...]
     """The last five, oldest first."""
     updated_ms: int
+    last_timestamp_ms: int = -1
+    """The largest timestamp of the last batch; only shown."""
 
 
 class Marker(msgspec.Struct, array_like=True, frozen=True):

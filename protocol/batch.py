@@ -257,24 +257,30 @@ def first_record_at_or_after(
     batch: Buffer,
     timestamp_ms: int,
     *,
+    from_delta: int = 0,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> RecordTime | None:
-    """The first record of a stored batch with at least this timestamp, if there is one."""
+    """The first record of a stored batch with at least this timestamp, if there is one; not
+    one of the first `from_delta` records."""
     for index, time_ms in enumerate(_timestamps(batch, max_decompressed_bytes)):
-        if time_ms >= timestamp_ms:
+        if index >= from_delta and time_ms >= timestamp_ms:
             return RecordTime(index, time_ms)
     return None
 
 
 def record_with_max_timestamp(
-    batch: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+    batch: Buffer,
+    *,
+    from_delta: int = 0,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> RecordTime | None:
-    """The first of a stored batch's records with the largest timestamp; None if it is empty."""
-    times = _timestamps(batch, max_decompressed_bytes)
+    """The first of a stored batch's records, without the first `from_delta`, with the largest
+    timestamp; None if there is none."""
+    times = _timestamps(batch, max_decompressed_bytes)[from_delta:]
     if not times:
         return None
     latest = max(times)
-    return RecordTime(times.index(latest), latest)
+    return RecordTime(from_delta + times.index(latest), latest)
 
 
 def _timestamps(batch: Buffer, max_decompressed_bytes: int) -> list[int]:

@@ -36,6 +36,7 @@ RULES = (
     Rule("*", "**.producer_id", SYMBOL, "handed out from blocks of different sizes"),
     Rule("*", "**.session_id", SYMBOL, "random"),
     Rule("*", "**.member_id", SYMBOL, "random"),
+    Rule("*", "**.log_dir", SYMBOL, "a folder of this machine"),
     Rule("*", "**.log_append_time", TIME, "the server's clock"),
     Rule("ApiVersions", "finalized_features_epoch", COUNT, "counts changes to Kafka's metadata"),
     # What is a matter of hash tables, or of chance.
@@ -50,6 +51,12 @@ RULES = (
     Rule("DeleteGroups", "results", UNORDERED, "Kafka's order is that of its threads"),
     Rule("AlterClientQuotas", "entries", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DescribeClientQuotas", "entries", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("CreateTopics", "topics", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("CreatePartitions", "results", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("DeleteRecords", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("DescribeLogDirs", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("DescribeLogDirs", "**.total_bytes", IGNORED, "the machine's disk"),
+    Rule("DescribeLogDirs", "**.usable_bytes", IGNORED, "the machine's disk"),
     # What Dray is.
     Rule("DescribeConfigs", "**.documentation", IGNORED, "the texts are Dray's own"),
     Rule("Fetch", "**.records", WHOLE, "Kafka cuts the last batch, clients drop it; Dray doesn't"),

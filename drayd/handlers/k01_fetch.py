@@ -230,9 +230,24 @@ async def _read_one(broker: Broker, place: Wanted, max_bytes: int) -> _Read:
     try:
         return _read(broker, place, await broker.fetcher.read(place, max_bytes))
     except CorruptLog:
-        return _Read(ErrorCode.corrupt_message)
-    except (ObjectStoreError, StoreError, StreamMissing):
+        return _Read(await _gone(broker, place) or ErrorCode.corrupt_message)
+    except (ObjectStoreError, StreamMissing):
+        return _Read(await _gone(broker, place) or ErrorCode.kafka_storage_error)
+    except StoreError:
         return _Read(ErrorCode.kafka_storage_error)
+
+
+async def _gone(broker: Broker, place: Wanted) -> ErrorCode | None:
+    """Why what was there when the request came can't be found any more, if it was deleted."""
+    try:
+        head = (await broker.domain(place.ref).refresh(place.ref.stream_id)).head
+    except StreamMissing:
+        return ErrorCode.unknown_topic_or_partition
+    except StoreError:
+        return None
+    if head.state != Lifecycle.ACTIVE:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.offset_out_of_range if place.offset < head.log_start else None
 
 
 def _size(reads: list[_Read]) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
 from drayd.call import Call, Result
+from metadata.values import Topic
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import make
 
@@ -14,7 +16,6 @@ NAME = "DeleteTopics"
 VERSIONS = range(1, 7)
 
 _BY_ID_FROM_VERSION = 6
-_NAME_AND_ID = "The provided topic name maps to an ID that was already supplied."
 _ABSENT = {
     ErrorCode.unknown_topic_or_partition: "This server does not host this topic-partition.",
     ErrorCode.unknown_topic_id: "This server does not host this topic ID.",
@@ -27,59 +28,66 @@ async def handle(call: Call) -> Result:
         wanted = [(item.name, item.topic_id) for item in request.topics]
     else:
         wanted = [(name, None) for name in request.topic_names]
-    refused = await _twice(call, wanted)
+    names = Counter(name for name, topic_id in wanted if topic_id is None)
+    ids = Counter(topic_id for name, topic_id in wanted if name is None)
     results = []
-    for name, topic_id in dict.fromkeys(wanted):
+    found: list[Topic] = []
+    seen: set[tuple[str | None, UUID | None]] = set()
+    for name, topic_id in wanted:
+        if (name is None) != (topic_id is None) and (name, topic_id) in seen:
+            # Asked twice, answered once.
+            continue
+        seen.add((name, topic_id))
         try:
-            if topic_id is not None and topic_id in refused.values():
-                # Its name was refused, which says it all.
-                continue
-            if name in refused:
-                code = ErrorCode.invalid_request
-                results.append(_result(call, name, refused[name], code, _NAME_AND_ID))
-                continue
-            if wanted.count((name, topic_id)) > 1:
-                what = "name" if topic_id is None else "id"
-                raise KafkaError(ErrorCode.invalid_request, f"Duplicate topic {what}.")
-            results.append(await _delete(call, name, topic_id))
+            topic = await _find(call, name, topic_id, names, ids)
+            found.append(topic)
         except KafkaError as error:
             results.append(_result(call, name, topic_id, error.code, error.message or None))
+    times = Counter(topic.topic_id for topic in found)
+    for topic in {topic.topic_id: topic for topic in found}.values():
+        try:
+            if times[topic.topic_id] > 1:
+                raise KafkaError(
+                    ErrorCode.invalid_request,
+                    "The provided topic name maps to an ID that was already supplied.",
+                )
+            call.mutate(len(topic.partitions))
+            await call.broker.topics.delete(topic)
+            results.append(_result(call, topic.name, topic.topic_id, ErrorCode.none, None))
+        except KafkaError as error:
+            results.append(
+                _result(call, topic.name, topic.topic_id, error.code, error.message or None)
+            )
     return call.respond(throttle_time=0, responses=tuple(results))
 
 
-async def _twice(
-    call: Call, wanted: list[tuple[str | None, UUID | None]]
-) -> dict[str | None, UUID]:
-    """The names whose ids are in the list too."""
-    ids = {topic_id for _, topic_id in wanted if topic_id is not None}
-    found: dict[str | None, UUID] = {}
-    for name, topic_id in wanted if ids else ():
-        if name is not None and topic_id is None:
-            topic = await call.broker.topics.find(name)
-            if topic is not None and topic.topic_id in ids:
-                found[name] = topic.topic_id
-    return found
-
-
-async def _delete(call: Call, name: str | None, topic_id: UUID | None) -> Any:
-    topics = call.broker.topics
+async def _find(
+    call: Call,
+    name: str | None,
+    topic_id: UUID | None,
+    names: Counter[str | None],
+    ids: Counter[UUID | None],
+) -> Topic:
+    if name is None and topic_id is None:
+        raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
     if name is not None and topic_id is not None:
         raise KafkaError(
             ErrorCode.invalid_request, "You may not specify both topic name and topic id."
         )
     if topic_id is not None:
-        topic = await topics.find_id(topic_id)
+        if ids[topic_id] > 1:
+            raise KafkaError(ErrorCode.invalid_request, "Duplicate topic id.")
+        topic = await call.broker.topics.find_id(topic_id)
         missing = ErrorCode.unknown_topic_id
-    elif name is not None:
-        topic = await topics.find(name)
-        missing = ErrorCode.unknown_topic_or_partition
     else:
-        raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
+        assert name is not None
+        if names[name] > 1:
+            raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+        topic = await call.broker.topics.find(name)
+        missing = ErrorCode.unknown_topic_or_partition
     if topic is None:
         raise KafkaError(missing, _ABSENT[missing])
-    call.mutate(len(topic.partitions))
-    await topics.delete(topic)
-    return _result(call, topic.name, topic.topic_id, ErrorCode.none, None)
+    return topic
 
 
 def _result(

@@ -17,6 +17,7 @@ from drayd.metrics import Metrics
 from drayd.offsets import OffsetAt, by_timestamp, of_max_timestamp
 from metadata.memory import MemoryStore
 from metadata.streams import DomainLog
+from metadata.trim import trim
 from metadata.values import StreamHead, StreamRef
 from tests.drayd.written import REF, STREAM, WrittenLog
 from tests.protocol.building import BASE_MS, batch, record
@@ -49,19 +50,7 @@ class Services:
         return (await self.log.domain.refresh(STREAM)).head
 
     async def trim(self, offset: int) -> None:
-        def trimmed(head: StreamHead) -> StreamHead:
-            return StreamHead(
-                head.topic_id,
-                head.partition,
-                offset,
-                head.log_end,
-                head.total_bytes,
-                head.start_bytes,
-                head.max_timestamp_ms,
-                head.max_timestamp_offset,
-            )
-
-        await self.log.domain.change_head(STREAM, trimmed)
+        await trim(self.log.domain, STREAM, offset)
 
 
 async def services() -> Services:
@@ -101,7 +90,19 @@ async def test_the_first_record_that_is_late_enough_is_found(
     for time in data.draw(st.lists(st.integers(0, 51), min_size=1, max_size=6)):
         assert await here.by_timestamp(time) == first_at_or_after(times, time)
     assert await here.of_max_timestamp() == first_at_or_after(times, max(times))
+    # And again when a prefix is gone, wherever it ends.
+    start = data.draw(st.integers(0, len(times)))
+    await here.trim(start)
+    left = times[start:]
+    for time in (0, *data.draw(st.lists(st.integers(0, 51), max_size=4))):
+        assert await here.by_timestamp(time) == moved(first_at_or_after(left, time), start)
+    newest = first_at_or_after(left, max(left)) if left else None
+    assert await here.of_max_timestamp() == moved(newest, start)
     await here.fetcher.close()
+
+
+def moved(found: OffsetAt | None, by: int) -> OffsetAt | None:
+    return None if found is None else OffsetAt(found.offset + by, found.timestamp_ms)
 
 
 async def test_an_empty_log_has_no_times() -> None:

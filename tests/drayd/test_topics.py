@@ -13,7 +13,7 @@ from drayd.cache import Cache
 from drayd.config import Settings
 from drayd.configs.service import ConfigService
 from drayd.topic_names import check_name
-from drayd.topics import MAX_PARTITIONS, TopicService, new_topic_id
+from drayd.topics import TopicService, new_topic_id
 from drayd.waiters import Wait, Waiters
 from metadata import keys
 from metadata.configs import StoredConfigs
@@ -72,23 +72,31 @@ def test_an_id_begins_with_its_time_and_is_like_no_other() -> None:
     assert new_topic_id(1) < new_topic_id(2)
 
 
-@pytest.mark.parametrize(
-    ("partitions", "factor", "config", "code"),
-    [
-        (0, 1, {}, ErrorCode.invalid_partitions),
-        (-1, 1, {}, ErrorCode.invalid_partitions),
-        (MAX_PARTITIONS + 1, 1, {}, ErrorCode.invalid_partitions),
-        (1, 0, {}, ErrorCode.invalid_replication_factor),
-        (1, 1, {"no.such": "1"}, ErrorCode.invalid_config),
-    ],
-)
-async def test_a_shape_that_cannot_be_is_refused(
-    partitions: int, factor: int, config: dict[str, str | None], code: ErrorCode
-) -> None:
+async def test_a_configuration_that_cannot_be_is_refused() -> None:
     here = Service()
     with pytest.raises(KafkaError) as raised:
-        here.topics.check_new("t", partitions, factor, config)
-    assert raised.value.code is code
+        here.topics.check_config({"no.such": "1"})
+    assert raised.value.code is ErrorCode.invalid_config
+
+
+@pytest.mark.parametrize(
+    ("existing", "name", "collides"),
+    [
+        ("a.b", "a_b", True),
+        ("a_b.c", "a.b_c", True),
+        ("a.b", "a-b", False),
+        ("ab", "a.b", False),
+        ("a.b", "a.b", False),
+        ("._" * 6, "_." * 6, True),
+        ("._" * 6, "_." * 7, False),
+    ],
+)
+async def test_names_that_differ_only_in_dots_and_underscores_collide(
+    existing: str, name: str, collides: bool
+) -> None:
+    here = Service()
+    await here.topics.create(existing, 1, {})
+    assert here.topics.collision(name) == (existing if collides else None)
 
 
 # -- creating and finding ----------------------------------------------------------------------

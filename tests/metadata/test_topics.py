@@ -12,6 +12,7 @@ from metadata import keys
 from metadata.append import Accepted, Refusal, Refused
 from metadata.faults import Fault, FaultyStore
 from metadata.memory import MemoryState, MemoryStore
+from metadata.references import PIECE
 from metadata.store import (
     Check,
     CommitResult,
@@ -23,7 +24,7 @@ from metadata.store import (
     Versioned,
 )
 from metadata.streams import DomainLog
-from metadata.topics import PIECE, NewTopic, TopicExists, TopicMissing, Topics
+from metadata.topics import NewTopic, TopicExists, TopicMissing, Topics
 from metadata.values import Garbage, Topic, WalObject, decode
 from tests.metadata.stored import (
     GRACE_MS,
