@@ -17,6 +17,7 @@ from pathlib import Path
 from textwrap import fill
 
 from drayd import __version__
+from drayd.cli_groups import parse_time
 from drayd.cli_settings import add_setting_flags, fail, load_config
 
 _DESCRIPTION = "Dray, a Kafka broker that owns nothing."
@@ -143,10 +144,11 @@ def _add_admin(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     admin = _command(
         commands,
         "admin",
-        "look after topics, and look into the log",
+        "look after topics and groups, and look into the log",
         epilog="examples:\n"
         "  drayd admin topics create orders --partitions 6 --config retention.ms=86400000\n"
         "  drayd admin topics describe orders\n"
+        "  drayd admin groups describe billing\n"
         "  drayd admin wal inspect dray-data/objects/…/….wo\n"
         "  drayd admin index orders 0 --data-dir dray-data\n",
     )
@@ -177,7 +179,10 @@ def _add_admin(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     delete.add_argument("name", metavar="NAME")
     cluster = _command(nouns, "cluster", "show the cluster's id and its brokers")
 
+    groups = _add_groups(nouns)
+
     for command, function in (
+        *groups,
         (create, "create_topic"),
         (listing, "list_topics"),
         (describe, "describe_topic"),
@@ -210,6 +215,57 @@ def _add_admin(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     index.add_argument("partition", type=int, metavar="PARTITION")
     add_setting_flags(index, only=("--data-dir", "--metadata"))
     index.set_defaults(run=_run_admin, function="show_index")
+
+
+def _add_groups(
+    nouns: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> list[tuple[argparse.ArgumentParser, str]]:
+    groups = _command(
+        nouns,
+        "groups",
+        "list, describe, reset and delete consumer groups",
+        epilog="examples:\n"
+        "  drayd admin groups describe billing\n"
+        "  drayd admin groups reset billing --to-earliest                    only shows it\n"
+        "  drayd admin groups reset billing --topic orders --shift-by -100 --execute\n"
+        "  drayd admin groups reset billing --topic orders:0,1 --to-datetime 2026-03-01\n",
+    )
+    verbs = groups.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    listing = _command(verbs, "list", "list all groups with their type and state")
+    describe = _command(verbs, "describe", "show a group's members, committed offsets and lag")
+    describe.add_argument("group", metavar="GROUP")
+    delete = _command(verbs, "delete", "delete a group that has no members, with its offsets")
+    delete.add_argument("group", metavar="GROUP")
+    reset = _command(
+        verbs,
+        "reset",
+        "move the committed offsets of a group that has no members",
+        "Show which offsets a group would get, and with --execute set them. Offsets outside of "
+        "a partition's log become its beginning or its end.",
+    )
+    reset.add_argument("group", metavar="GROUP")
+    reset.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:PARTITION,…]",
+        help="which partitions; may be repeated (default: all with a committed offset)",
+    )
+    where = reset.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to-earliest", action="store_true", help="to the beginning")
+    where.add_argument("--to-latest", action="store_true", help="to the end")
+    where.add_argument("--to-offset", type=int, metavar="N", help="to this offset")
+    where.add_argument("--shift-by", type=int, metavar="N", help="N further, or back if negative")
+    where.add_argument(
+        "--to-datetime", type=parse_time, metavar="TIME", help="to the first record since TIME"
+    )
+    reset.add_argument("--execute", action="store_true", help="do it; else it is only shown")
+    return [
+        (listing, "list_groups"),
+        (describe, "describe_group"),
+        (delete, "delete_group"),
+        (reset, "reset_group"),
+    ]
 
 
 def _count(text: str) -> int:

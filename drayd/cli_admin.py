@@ -1,4 +1,5 @@
-"""`drayd admin`: topics and cluster over the Kafka protocol, WAL objects and index from the store.
+"""`drayd admin`: topics, groups and cluster over the Kafka protocol, WAL objects and the index from
+the store.
 
 Each command is a function from the parsed arguments to lines (or to a JSON value); `run` prints
 them and turns errors into one sentence.
@@ -12,8 +13,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from drayd import cli_groups
 from drayd.cli_settings import fail, load_config
 from drayd.client import EARLIEST, LATEST, Client, ClientError
+from drayd.client_groups import GroupClient
 from drayd.config import ConfigError, sqlite_path
 from drayd.kinds import parse_host_port
 from protocol.errors import ErrorCode
@@ -123,6 +126,64 @@ def _describe_cluster(arguments: argparse.Namespace) -> Iterable[str]:
     return [f"cluster  {cluster.cluster_id}", "", *_table(brokers)]
 
 
+def _list_groups(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        rows = cli_groups.list_groups(GroupClient(client))
+    return [_json(rows)] if arguments.json else _table(rows)
+
+
+def _describe_group(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        group = cli_groups.describe_group(GroupClient(client), arguments.group)
+    if arguments.json:
+        return [_json(group)]
+    lines = [f"{name:<10}{group[name]}" for name in ("group", "type", "state", "assignor")]
+    for part in ("members", "partitions"):
+        if group[part]:
+            lines += ["", *_table(group[part])]
+    return lines
+
+
+def _reset_group(arguments: argparse.Namespace) -> Iterable[str]:
+    reset = cli_groups.Reset(
+        earliest=arguments.to_earliest,
+        latest=arguments.to_latest,
+        offset=arguments.to_offset,
+        shift=arguments.shift_by,
+        time_ms=arguments.to_datetime,
+    )
+    with _connect(arguments) as client:
+
+        def partitions_of(topic: str) -> list[int]:
+            (found,) = client.topics([topic]).topics
+            if found.error_code is not ErrorCode.none:
+                raise _Failed(f'There is no topic "{topic}".')
+            return sorted(each.partition_index for each in found.partitions)
+
+        rows = cli_groups.reset_group(
+            GroupClient(client),
+            arguments.group,
+            reset,
+            topics=cli_groups.parse_topics(arguments.topic),
+            partitions_of=partitions_of,
+            execute=arguments.execute,
+        )
+    if arguments.json:
+        return [_json({"executed": arguments.execute, "offsets": rows})]
+    if not rows:
+        return ["There are no offsets to reset; name topics with --topic."]
+    note = "Done." if arguments.execute else "Nothing was changed; add --execute to do it."
+    return [*_table(rows), "", note]
+
+
+def _delete_group(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        GroupClient(client).delete(arguments.group)
+    if arguments.json:
+        return [_json({"deleted": arguments.group})]
+    return [f"Deleted {arguments.group}."]
+
+
 def _inspect_wal(arguments: argparse.Namespace) -> Iterable[str]:
     from wal.format import CorruptWal, decode
     from wal.inspect import describe
@@ -191,6 +252,10 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "describe_topic": _describe_topic,
     "delete_topic": _delete_topic,
     "describe_cluster": _describe_cluster,
+    "list_groups": _list_groups,
+    "describe_group": _describe_group,
+    "reset_group": _reset_group,
+    "delete_group": _delete_group,
     "inspect_wal": _inspect_wal,
     "show_index": _show_index,
 }

@@ -87,7 +87,7 @@ class Client:
 
     def topics(self, names: list[str] | None = None) -> Any:
         """The Metadata answer for these topics, or for all of them. Creates none."""
-        version = self._version(METADATA)
+        version = self.version(METADATA)
         topic = nested(request_class(METADATA.key, version), "topics")
         wanted = (
             None
@@ -107,7 +107,7 @@ class Client:
         self, name: str, *, partitions: int, replication_factor: int, configs: dict[str, str]
     ) -> Any:
         """Create one topic; -1 leaves a number to the broker."""
-        version = self._version(CREATE_TOPICS)
+        version = self.version(CREATE_TOPICS)
         topic = nested(request_class(CREATE_TOPICS.key, version), "topics")
         config = nested(topic, "configs")
         answer = self._exchange(
@@ -129,11 +129,11 @@ class Client:
             validate_only=False,
         )
         (result,) = answer.topics
-        _expect_success(f'create topic "{name}"', result.error_code, result.error_message)
+        expect_success(f'create topic "{name}"', result.error_code, result.error_message)
         return result
 
     def delete_topic(self, name: str) -> None:
-        version = self._version(DELETE_TOPICS)
+        version = self.version(DELETE_TOPICS)
         topic = nested(request_class(DELETE_TOPICS.key, version), "topics")
         answer = self._exchange(
             DELETE_TOPICS,
@@ -142,11 +142,11 @@ class Client:
             timeout=self._timeout_ms,
         )
         (result,) = answer.responses
-        _expect_success(f'delete topic "{name}"', result.error_code, result.error_message)
+        expect_success(f'delete topic "{name}"', result.error_code, result.error_message)
 
     def offsets(self, name: str, partitions: list[int], timestamp: int) -> dict[int, int]:
         """An offset of each partition: `timestamp` is EARLIEST or LATEST."""
-        version = self._version(LIST_OFFSETS)
+        version = self.version(LIST_OFFSETS)
         topic = nested(request_class(LIST_OFFSETS.key, version), "topics")
         partition = nested(topic, "partitions")
         answer = self._exchange(
@@ -172,7 +172,7 @@ class Client:
         )
         found = {}
         for result in answer.topics[0].partitions:
-            _expect_success(
+            expect_success(
                 f"read the offsets of {name}/{result.partition_index}", result.error_code, None
             )
             found[result.partition_index] = result.offset
@@ -182,14 +182,29 @@ class Client:
         """The DescribeCluster answer."""
         answer = self._exchange(
             DESCRIBE_CLUSTER,
-            self._version(DESCRIBE_CLUSTER),
+            self.version(DESCRIBE_CLUSTER),
             include_cluster_authorized_operations=False,
             endpoint_type=1,
         )
-        _expect_success("describe the cluster", answer.error_code, answer.error_message)
+        expect_success("describe the cluster", answer.error_code, answer.error_message)
         return answer
 
-    def _version(self, api: Api) -> int:
+    def ask(self, api: Api, **fields: Any) -> Any:
+        """The answer to a request in the newest version that both sides speak."""
+        return self._exchange(api, self.version(api), **fields)
+
+    def item(self, api: Api, *path: str) -> Any:
+        """The class of a nested struct of that request."""
+        cls: Any = request_class(api.key, self.version(api))
+        for field in path:
+            cls = nested(cls, field)
+        return cls
+
+    def offers(self, api: Api) -> bool:
+        """Whether the broker has the API."""
+        return api.key in self._offered
+
+    def version(self, api: Api) -> int:
         lowest, highest = self._offered.get(api.key, (0, -1))
         version = min(highest, api.max_version)
         if version < max(lowest, api.min_version):
@@ -243,7 +258,7 @@ class Client:
         return data
 
 
-def _expect_success(what: str, code: ErrorCode, message: str | None) -> None:
+def expect_success(what: str, code: ErrorCode, message: str | None) -> None:
     if code is not ErrorCode.none:
         reason = (message or code.name.replace("_", " ")).rstrip(".")
         raise ClientError(f"Can't {what}: {reason} ({code.name.upper()}).")
