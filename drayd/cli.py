@@ -13,11 +13,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import fill
 
 from drayd import __version__
-from drayd.cli_groups import parse_time
 from drayd.cli_settings import add_setting_flags, fail, load_config
 
 _DESCRIPTION = "Dray, a Kafka broker that owns nothing."
@@ -266,6 +266,19 @@ def _add_groups(
         (delete, "delete_group"),
         (reset, "reset_group"),
     ]
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds of a time in ISO 8601; without a zone it is UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f'must be a time such as 2026-03-01T12:00:00Z, not "{text}"'
+        ) from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return int(time.timestamp() * 1000)
 
 
 def _count(text: str) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from drayd.client import EARLIEST, LATEST, ClientError
@@ -51,19 +49,6 @@ def new_offsets(
             wanted = committed[place] + (reset.shift or 0)
         found[place] = min(max(wanted, earliest[place]), latest[place])
     return found
-
-
-def parse_time(text: str) -> int:
-    """Milliseconds of a time in ISO 8601; without a zone it is UTC."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f'must be a time such as 2026-03-01T12:00:00Z, not "{text}"'
-        ) from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return int(time.timestamp() * 1000)
 
 
 def list_groups(groups: GroupClient) -> list[dict[str, Any]]:

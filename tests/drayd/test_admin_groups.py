@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from drayd.cli import main
-from drayd.cli_groups import Reset, new_offsets, parse_time, parse_topics
+from drayd.cli import main, parse_time
+from drayd.cli_groups import Reset, new_offsets, parse_topics
 from drayd.client import ClientError
 from tests.wire.process import BrokerProcess, broker
 
