@@ -27,6 +27,7 @@ from drayd.broker import Broker, Node
 from drayd.cache import Cache
 from drayd.config import ConfigError, Settings, sqlite_path
 from drayd.configs.service import ConfigService
+from drayd.connection_limits import ConnectionLimits
 from drayd.coordinator import Coordinator
 from drayd.coordinator import Policy as GroupPolicy
 from drayd.coordinator_topics import RegisteredTopics
@@ -46,6 +47,7 @@ from drayd.produce import DomainSink, DomainWriter
 from drayd.quota_rates import Windows
 from drayd.quotas import ClientQuotas
 from drayd.server import Server
+from drayd.sockets import addresses
 from drayd.topics import TopicService
 from drayd.trimming import Trimmer
 from drayd.waiters import Waiters
@@ -153,7 +155,8 @@ async def serve(
             max_request_bytes=settings.socket_request_max_bytes,
             max_queued_bytes=settings.queued_max_request_bytes,
             max_idle_ms=settings.connections_max_idle_ms,
-            max_connections=settings.max_connections,
+            limits=_connection_limits(settings, broker),
+            backlog=settings.socket_listen_backlog_size,
         )
         tasks.create_task(server.close_idle())
         address = settings.advertised(server.bind(settings.listen))
@@ -318,6 +321,17 @@ def _coordinator(
     registry.on_removed = coordinator.topic_deleted
     metrics.watch_groups(coordinator.count)
     return coordinator
+
+
+def _connection_limits(settings: Settings, broker: Broker) -> ConnectionLimits:
+    return ConnectionLimits(
+        max_connections=settings.max_connections,
+        max_per_address=settings.max_connections_per_ip,
+        overrides=addresses(settings.max_connections_per_ip_overrides),
+        max_per_second=settings.max_connection_creation_rate,
+        windows=broker.quotas.windows,
+        quota=lambda: broker.quotas.connections,
+    )
 
 
 def _collector(

@@ -34,6 +34,15 @@ class Budget:
         self._waiting.append(_Waiting(size, when_free))
         return False
 
+    @property
+    def in_line(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def hold(self, size: int) -> None:
+        """Takes it, whether it is there or not: for what exists already."""
+        self.used += size
+
     def release(self, size: int) -> None:
         self.used -= size
         self._serve_line()

@@ -25,6 +25,7 @@ from drayd.kinds import (
     Boolean,
     Choice,
     Folder,
+    HostCounts,
     HostPort,
     Integer,
     Kind,
@@ -433,13 +434,38 @@ class Settings:
         "connections.max.idle.ms",
         millis(1),
         600_000,
-        "A connection without requests for this long is closed.",
+        "A connection is closed if for this long it has no requests, doesn't finish one that it "
+        "has begun to send, or takes nothing of its answers.",
     )
     max_connections: int = _setting(
         "max.connections",
         Integer(0),
         INT32_MAX,
-        "Connections that are accepted at a time.",
+        "Connections that are open at a time; beyond it clients wait to be accepted.",
+    )
+    max_connections_per_ip: int = _setting(
+        "max.connections.per.ip",
+        Integer(0),
+        INT32_MAX,
+        "Connections of one address; more are closed.",
+    )
+    max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = _setting(
+        "max.connections.per.ip.overrides",
+        HostCounts(),
+        (),
+        "Other numbers for some addresses or hosts: `10.0.0.7:100,proxy.example:500`.",
+    )
+    max_connection_creation_rate: int = _setting(
+        "max.connection.creation.rate",
+        Integer(0),
+        INT32_MAX,
+        "Connections that are accepted in a second; beyond it clients wait to be accepted.",
+    )
+    socket_listen_backlog_size: int = _setting(
+        "socket.listen.backlog.size",
+        Integer(1),
+        1024,
+        "Connections that may wait to be accepted. Kafka's default is 50.",
     )
 
     # Quotas

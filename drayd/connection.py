@@ -34,6 +34,9 @@ log = Logger(__name__)
 
 SCRATCH_BYTES = 64 * 1024
 MAX_QUEUED_FRAMES = 64
+UNSENT_BYTES = 256 * 1024
+"""With more that the client hasn't taken its next requests wait, and what it hasn't taken counts
+as memory in use."""
 _SIZE = Struct(">i")
 _TLS_HANDSHAKE = 0x16
 
@@ -58,8 +61,9 @@ class _Slot:
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, address: str = "") -> None:
         self._server = server
+        self.address = address
         self._loop = server.loop
         self._transport: asyncio.Transport | None = None
         self._prefix = b""
@@ -78,6 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         self._stopped = False
         self._closing = False
         self._ended = False
+        self._frame_since = self._last_read = self._taken_at = self._loop.time()
+        self._written = self._taken = self._unsent_held = 0
         self._muted_until = 0.0
         self._unmute_timer: asyncio.TimerHandle | None = None
         self.client_id: str | None = None
@@ -91,14 +97,14 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
         self._transport = transport = cast(asyncio.Transport, transport)
-        transport.set_write_buffer_limits(high=4 * 1024 * 1024)
+        transport.set_write_buffer_limits(high=UNSENT_BYTES)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
         if self._server.opened(self):
             self._task = self._loop.create_task(self._serve())
             self._task.add_done_callback(self._served)
         else:
-            self.close("too many connections")
+            self.close("the broker shuts down")
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -118,6 +124,7 @@ class Connection(asyncio.BufferedProtocol):
             self._server.budget.release(len(self._frames.popleft()))
         while self._slots:
             self._server.budget.release(self._slots.popleft().size)
+        self._count_unsent(0)
         self._server.closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -128,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._ended:
             return
-        self.last_active = self._loop.time()
+        self.last_active = self._last_read = self._loop.time()
         self._server.metrics.received_bytes.inc(nbytes)
         if self._frame is None:
             self._split(self._server.scratch[:nbytes])
@@ -147,6 +154,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = self._loop.create_future()
 
     def resume_writing(self) -> None:
+        self._count_unsent(0)
         waiting, self._writable = self._writable, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
@@ -178,6 +186,7 @@ class Connection(asyncio.BufferedProtocol):
             at += have
             if have < size:
                 self._frame, self._received = frame, have
+                self._frame_since = self._loop.time()
                 return
             self._enqueue(frame)
         self._prefix = bytes(data[at:])
@@ -219,6 +228,8 @@ class Connection(asyncio.BufferedProtocol):
             and self._transport is not None
         ):
             self._reading = True
+            # What the client couldn't send while we didn't read isn't its fault.
+            self._frame_since = self._last_read = self._loop.time()
             self._transport.resume_reading()
 
     @property
@@ -319,10 +330,42 @@ class Connection(asyncio.BufferedProtocol):
             freed += slot.size
         if out and self._transport is not None and not self._closing:
             self.last_active = self._loop.time()
+            if not self._transport.get_write_buffer_size():
+                self._taken, self._taken_at = self._written, self.last_active
             self._transport.writelines(out)
-            self._server.metrics.sent_bytes.inc(sum(map(len, out)))
+            size = sum(map(len, out))
+            self._written += size
+            self._server.metrics.sent_bytes.inc(size)
+            if self._writable is not None:
+                self._count_unsent(self._transport.get_write_buffer_size())
         if freed:
             self._server.budget.release(freed)
+
+    def _count_unsent(self, size: int) -> None:
+        """Answers that the client doesn't take count as memory of requests in flight, beyond what
+        every connection may have."""
+        held, self._unsent_held = self._unsent_held, size
+        if size > held:
+            self._server.budget.hold(size - held)
+        elif size < held:
+            self._server.budget.release(held - size)
+
+    def stalled(self, now: float, patience_s: float, frame_s: float) -> str | None:
+        """Why this connection holds memory for nothing: no byte of its answers was taken, or of
+        its frame sent, for `patience_s`; or the frame isn't complete after `frame_s`."""
+        if self._transport is None or self._closing:
+            return None
+        unsent = self._transport.get_write_buffer_size()
+        taken = self._written - unsent
+        if taken != self._taken or not unsent:
+            self._taken, self._taken_at = taken, now
+        elif now - self._taken_at > patience_s:
+            return "the client doesn't read its answers"
+        if self._frame is None or not self._reading:
+            return None
+        if now - self._last_read > patience_s or now - self._frame_since > frame_s:
+            return "the client doesn't finish a request"
+        return None
 
     @property
     def handling(self) -> bool:
@@ -348,8 +391,15 @@ class Connection(asyncio.BufferedProtocol):
         if not self._reading:
             self._transport.resume_reading()
 
-    def abort(self) -> None:
+    def abort(self, reason: str = "") -> None:
         if self._transport is not None:
+            if reason:
+                log.info(
+                    "connection closed",
+                    reason=reason,
+                    connection=self.peer,
+                    client_id=self.client_id,
+                )
             self._transport.abort()
 
     def close(self, reason: str) -> None:

@@ -19,7 +19,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
-# Kafka: a session that was used within this time isn't pushed out by a new one.
+# Kafka: a session that wasn't used for this long makes room for a new one, and so does one that is
+# older than this for a new one with more partitions.
 MIN_EVICTION_MS = 120_000
 
 
@@ -61,6 +62,7 @@ class Session:
     session_id: int
     by_id: bool
     used_ms: int
+    created_ms: int = 0
     epoch: int = 1
     partitions: OrderedDict[PartitionKey, _Cached] = field(default_factory=OrderedDict)
 
@@ -166,21 +168,31 @@ class FetchSessions:
     def _open(
         self, wanted: list[tuple[PartitionKey, Position]], by_id: bool, now_ms: int
     ) -> Session | None:
-        if len(self._sessions) >= self._max_slots and not self._evict(now_ms):
+        if len(self._sessions) >= self._max_slots and not self._evict(len(wanted), now_ms):
             return None
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
-        session = Session(session_id, by_id, now_ms)
+        session = Session(session_id, by_id, now_ms, now_ms)
         session.partitions.update((key, _Cached(position)) for key, position in wanted)
         self._sessions[session_id] = session
         return session
 
-    def _evict(self, now_ms: int) -> bool:
+    def _evict(self, size: int, now_ms: int) -> bool:
+        """Makes room for a session with `size` partitions, if one is worth less (KIP-227)."""
         if not self._sessions:
             return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.used_ms <= MIN_EVICTION_MS:
-            return False
-        del self._sessions[oldest.session_id]
+        least = next(iter(self._sessions.values()))
+        if now_ms - least.used_ms <= MIN_EVICTION_MS:
+            grown_up = [
+                each
+                for each in self._sessions.values()
+                if each.used_ms - each.created_ms > MIN_EVICTION_MS
+            ]
+            if not grown_up:
+                return False
+            least = min(grown_up, key=lambda each: (len(each.partitions), each.session_id))
+            if size <= len(least.partitions):
+                return False
+        del self._sessions[least.session_id]
         return True

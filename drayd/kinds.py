@@ -164,6 +164,25 @@ class Text(NamedTuple):
         return str(value)
 
 
+class HostCounts(NamedTuple):
+    """`HOST:NUMBER,HOST:NUMBER`, or nothing."""
+
+    label: str = "host:number, …"
+
+    def parse(self, text: str) -> tuple[tuple[str, int], ...]:
+        found = []
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            host, colon, count = part.rpartition(":")
+            if not colon or not host or not (count.isascii() and count.isdigit()):
+                raise ValueError("must be HOST:NUMBER,HOST:NUMBER, such as 10.0.0.7:100")
+            found.append((host.strip("[]"), _bounded(int(count), 0, INT32_MAX)))
+        return tuple(found)
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return ",".join(f"{host}:{count}" for host, count in value)
+
+
 class Choice(NamedTuple):
     """One of a few words, in any case."""
 

@@ -49,6 +49,20 @@ def open_listeners(address: HostPort, *, backlog: int = 1024) -> list[socket.soc
     raise AssertionError("unreachable")
 
 
+def addresses(counts: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Numbers by address, from numbers by host. Raises ListenError for a host without address."""
+    found: dict[str, int] = {}
+    for host, count in counts:
+        try:
+            targets = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ListenError(
+                f"max.connections.per.ip.overrides names {host}: {error.strerror}."
+            ) from None
+        found.update((str(target[4][0]), count) for target in targets)
+    return found
+
+
 def bound_port(listeners: list[socket.socket]) -> int:
     """The port that the listeners share."""
     port: int = listeners[0].getsockname()[1]

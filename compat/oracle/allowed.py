@@ -37,6 +37,7 @@ RULES = (
     Rule("*", "**.session_id", SYMBOL, "random"),
     Rule("*", "**.member_id", SYMBOL, "random"),
     Rule("*", "**.log_dir", SYMBOL, "a folder of this machine"),
+    Rule("*", "throttle_time", SYMBOL, "depends on when, and how fast; zero stays zero"),
     Rule("*", "**.log_append_time", TIME, "the server's clock"),
     Rule("ApiVersions", "finalized_features_epoch", COUNT, "counts changes to Kafka's metadata"),
     # What is a matter of hash tables, or of chance.

@@ -277,3 +277,23 @@ class SessionMachine(RuleBasedStateMachine):
 
 TestSessions = SessionMachine.TestCase
 TestSessions.settings = settings(max_examples=60, stateful_step_count=30)
+
+
+def test_a_larger_session_pushes_out_a_smaller_one_that_is_old_enough() -> None:
+    sessions = FetchSessions(2, new_id=count(1).__next__)
+    small, large = Client(sessions), Client(sessions)
+    small.fetch(wanted(0), now_ms=0)
+    large.fetch(wanted(0, 1, 2), now_ms=0)
+    old_ms = MIN_EVICTION_MS + 1
+    # Used just now, both of them, but only the small one was seen to be old.
+    small.fetch([], now_ms=old_ms)
+    large.fetch([], now_ms=MIN_EVICTION_MS)
+    assert Client(sessions).fetch(wanted(0), now_ms=old_ms).session is None
+    newcomer = Client(sessions).fetch(wanted(0, 1), now_ms=old_ms)
+    assert newcomer.session is not None
+    with pytest.raises(KafkaError) as gone:
+        small.fetch([], now_ms=old_ms)
+    assert gone.value.code is ErrorCode.fetch_session_id_not_found
+    assert large.fetch([], now_ms=old_ms).session is not None
+    # The newcomer is young, and the large one isn't smaller.
+    assert Client(sessions).fetch(wanted(0, 1, 2), now_ms=old_ms).session is None
