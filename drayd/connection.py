@@ -353,15 +353,16 @@ class Connection(asyncio.BufferedProtocol):
     def stalled(self, now: float, patience_s: float, frame_s: float) -> str | None:
         """Why this connection holds memory for nothing: no byte of its answers was taken, or of
         its frame sent, for `patience_s`; or the frame isn't complete after `frame_s`."""
-        if self._transport is None or self._closing:
+        if self._transport is None:
             return None
+        # Also of one that is closing: it closes when its answers are taken.
         unsent = self._transport.get_write_buffer_size()
         taken = self._written - unsent
         if taken != self._taken or not unsent:
             self._taken, self._taken_at = taken, now
         elif now - self._taken_at > patience_s:
             return "the client doesn't read its answers"
-        if self._frame is None or not self._reading:
+        if self._frame is None or not self._reading or self._closing:
             return None
         if now - self._last_read > patience_s or now - self._frame_since > frame_s:
             return "the client doesn't finish a request"

@@ -150,10 +150,7 @@ class Mutations:
             over_ms = bucket.over_ms(limit, self._now_ms)
             if over_ms:
                 self.throttle_ms = max(self.throttle_ms, over_ms)
-                raise KafkaError(
-                    ErrorCode.throttling_quota_exceeded,
-                    "The throttling quota has been exceeded.",
-                )
+                raise KafkaError(ErrorCode.throttling_quota_exceeded)
             bucket.take(count, limit, self._now_ms)
         else:
             bucket.take(count, limit, self._now_ms)

@@ -55,7 +55,15 @@ _Place = Wanted | _Missing
 
 async def handle(call: Call) -> Result:
     started = asyncio.get_running_loop().time()
-    context = _context(call)
+    try:
+        context = _context(call)
+    except KafkaError:
+        # Even that is too much for a client over its quota, as in Kafka.
+        empty = Context(None, [], True)
+        throttled = None if call.broker.quotas.fetch is None else _throttled(call, empty, [])
+        if throttled is None:
+            raise
+        return throttled
     places = [await _place(call, key, position) for key, position in context.wanted]
     max_bytes = min(call.request.max_bytes, call.broker.settings.fetch_max_bytes)
     quotas = call.broker.quotas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from struct import Struct
 
 from drayd.connection import Connection, Reply
@@ -149,6 +149,18 @@ async def closes(reader: asyncio.StreamReader) -> bool:
             return True
 
 
+async def gone(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def ended(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def echo(connection: Connection, data: memoryview) -> Reply:
     return [frame(bytes(data))]
 
@@ -168,8 +180,8 @@ async def test_an_address_has_only_so_many_connections() -> None:
         fourth = await asyncio.open_connection("127.0.0.1", port)
         fourth[1].write(frame(b"y"))
         assert await answer(fourth[0]) == b"y"
-        for _, writer in (first, third, fourth):
-            writer.close()
+        for _, writer in (first, second, third, fourth):
+            await gone(writer)
 
 
 async def test_some_addresses_may_have_more() -> None:
@@ -178,7 +190,7 @@ async def test_some_addresses_may_have_more() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(frame(b"x"))
         assert await answer(reader) == b"x"
-        writer.close()
+        await gone(writer)
 
 
 async def test_an_address_that_connects_too_fast_is_held_back_and_closed() -> None:
@@ -192,7 +204,7 @@ async def test_an_address_that_connects_too_fast_is_held_back_and_closed() -> No
         assert await closes(clients[-1][0])
         assert server.metrics.connections_closed["rate"]._value.get() == 1
         for _, writer in clients:
-            writer.close()
+            await gone(writer)
 
 
 async def test_a_client_that_does_not_read_is_closed_and_its_memory_comes_back() -> None:
@@ -211,8 +223,8 @@ async def test_a_client_that_does_not_read_is_closed_and_its_memory_comes_back()
                 await asyncio.sleep(0.01)
         assert server.budget.used == 0
         assert server.metrics.connections_closed["stalled"]._value.get() == 1
-        closing.cancel()
-        writer.close()
+        await ended(closing)
+        await gone(writer)
 
 
 async def test_a_client_that_does_not_finish_its_request_is_closed() -> None:
@@ -235,9 +247,8 @@ async def test_a_client_that_does_not_finish_its_request_is_closed() -> None:
                 await asyncio.sleep(0.01)
         assert server.budget.used == 0
         assert server.metrics.connections_closed["stalled"]._value.get() == 1
-        dripping.cancel()
-        closing.cancel()
-        writer.close()
+        await ended(dripping, closing)
+        await gone(writer)
 
 
 def test_accepting_goes_no_faster_than_it_may() -> None:
