@@ -43,12 +43,21 @@ def java_program() -> str:
 
 def kafka_libs() -> Path:
     """The folder with Kafka's jars, fetched by Maven if it isn't there yet."""
-    libs = BUILD / "kafka" / "libs"
-    pom = COMPAT / "pom.xml"
-    stamp = BUILD / "kafka" / f".fetched-{KAFKA_VERSION}"
+    return _fetched(BUILD / "kafka", COMPAT / "pom.xml", "Apache Kafka")
+
+
+def application_libs() -> Path:
+    """The folder with the jars of Kafka Streams and Kafka Connect."""
+    what = "Kafka Streams and Kafka Connect"
+    return _fetched(BUILD / "applications", COMPAT / "applications.xml", what)
+
+
+def _fetched(folder: Path, pom: Path, what: str) -> Path:
+    libs = folder / "libs"
+    stamp = folder / f".fetched-{KAFKA_VERSION}"
     if _is_newer(stamp, [pom]):
         return libs
-    mvn = program("mvn", "Maven fetches Apache Kafka; on Debian or Ubuntu, apt-get install maven.")
+    mvn = program("mvn", f"Maven fetches {what}; on Debian or Ubuntu, apt-get install maven.")
     java_program()
     shutil.rmtree(libs, ignore_errors=True)
     libs.mkdir(parents=True)
@@ -59,7 +68,7 @@ def kafka_libs() -> Path:
             "-DincludeScope=runtime",
             f"-DoutputDirectory={libs}",
         ],
-        "Maven could not fetch Apache Kafka",
+        f"Maven could not fetch {what}",
     )
     stamp.touch()
     return libs
@@ -72,9 +81,16 @@ def java(main_class: str, *arguments: str, jvm: Sequence[str] = ()) -> list[str]
 
 def java_client(main_class: str = "Client") -> list[str]:
     """The command of one of our Java programs, compiled first if needed."""
+    return _compiled(main_class, BUILD / "compat" / "java", kafka_libs())
+
+
+def application(main_class: str) -> list[str]:
+    """The same for a program that uses Kafka Streams."""
+    return _compiled(main_class, BUILD / "applications" / "classes", application_libs())
+
+
+def _compiled(main_class: str, classes: Path, libs: Path) -> list[str]:
     source = COMPAT / "clients" / "java" / f"{main_class}.java"
-    classes = BUILD / "compat" / "java"
-    libs = kafka_libs()
     if not _is_newer(classes / f"{main_class}.class", [source]):
         classes.mkdir(parents=True, exist_ok=True)
         javac = program("javac", "the Java client needs a JDK, version 17 or newer.")
