@@ -1,7 +1,8 @@
 """``python -m compat.run``: real clients and Kafka's own tools against a running broker.
 
 Every client, in a process of its own, does the checks of ``compat/checks.py``; Kafka's
-command-line tools do theirs (``compat/tools.py``). Every offset, key, value, header and timestamp
+command-line tools do theirs (``compat/tools.py``), and so do Kafka Streams and Kafka Connect
+(``compat/applications.py``). Every offset, key, value, header and timestamp
 is compared. The result is one table; ``--write-readme`` puts it into the README.
 
 ``--server kafka`` runs the same against Apache Kafka, which shows that the checks are right.
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 
 from compat import (
+    applications,
     checks,
     group_tool_checks,
     groups,
@@ -45,7 +47,7 @@ CLIENTS: dict[str, Callable[[], list[str]]] = {
     "rskafka": toolchain.rust_client,
 }
 STAND_IN = "librdkafka"
-TOOLS, GROUPS = "tools", "groups"
+TOOLS, GROUPS, APPLICATIONS = "tools", "groups", "applications"
 
 
 def main() -> int:
@@ -60,6 +62,7 @@ def main() -> int:
             columns = [_run_client(server, name, clients) for name in _chosen(clients, options)]
             tried = _run_tools(server, options)
             grouped = _run_groups(stack, options, clients)
+            built = _run_applications(stack, options)
     except (toolchain.Missing, ServerFailed) as problem:
         print(problem, file=sys.stderr)
         return 2
@@ -67,18 +70,20 @@ def main() -> int:
         print(tools.table(tried), end="\n\n")
     if grouped:
         print(tools.table(grouped, "consumer groups"), end="\n\n")
+    if built:
+        print(tools.table(built, "application"), end="\n\n")
     if columns:
         print(table.table(columns, [check.name for check in checks.CHECKS]), end="\n\n")
     for line in table.reasons(columns, LACKING):
         print(f"not offered: {line}")
     failures = table.reasons(columns, WRONG)
-    failures += [f"{name}: {said}" for name, said in (tried | grouped).items() if said]
+    failures += [f"{name}: {said}" for name, said in (tried | grouped | built).items() if said]
     for line in failures:
         print(f"\nFAILED {line}")
     outcome = f"{len(failures)} failures" if failures else "all well"
     print(f"\n{outcome}, against {options.server}, in {time.perf_counter() - began:.0f} s")
     if options.write_readme and not options.only and options.server == "dray":
-        table.write(toolchain.ROOT / "README.md", _for_readme(columns, tried, grouped))
+        table.write(toolchain.ROOT / "README.md", _for_readme(columns, tried, grouped, built))
     return 1 if failures else 0
 
 
@@ -146,7 +151,16 @@ def _run_groups(
     return results
 
 
-def _for_readme(columns: list[Column], tried: dict[str, str], grouped: dict[str, str]) -> str:
+def _run_applications(stack: contextlib.ExitStack, options: argparse.Namespace) -> dict[str, str]:
+    if APPLICATIONS not in (options.only or [APPLICATIONS]):
+        return {}
+    folder = stack.enter_context(servers.scratch())
+    return applications.run(options.server, folder)
+
+
+def _for_readme(
+    columns: list[Column], tried: dict[str, str], grouped: dict[str, str], built: dict[str, str]
+) -> str:
     lacking = "\n".join(f"- {line}" for line in table.reasons(columns, LACKING))
     return (
         f"{table.compact(table.table(columns, [check.name for check in checks.CHECKS]))}\n\n"
@@ -156,7 +170,10 @@ def _for_readme(columns: list[Column], tried: dict[str, str], grouped: dict[str,
         "Consumer groups over twelve partitions that are written to meanwhile: one member, three,\n"
         "one leaves, one joins and one is killed, one joins and the broker is killed during\n"
         "that rebalance. Nothing is skipped, only what was not committed is read again:\n\n"
-        f"{table.compact(tools.table(grouped, 'consumer groups'))}"
+        f"{table.compact(tools.table(grouped, 'consumer groups'))}\n\n"
+        "Applications, restarted, and with the broker killed under them: Streams counts words and\n"
+        "restores its state; a distributed Connect worker copies a file through a topic:\n\n"
+        f"{table.compact(tools.table(built, 'application'))}"
     )
 
 
@@ -169,8 +186,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=[*CLIENTS, TOOLS, GROUPS],
-        help="only this client, Kafka's tools, or (its) consumer groups; may be repeated",
+        choices=[*CLIENTS, TOOLS, GROUPS, APPLICATIONS],
+        help="only this client, Kafka's tools, (its) consumer groups, or Streams and Connect; "
+        "may be repeated",
     )
     parser.add_argument(
         "--write-readme", action="store_true", help="put the table into README.md (a full run)"
