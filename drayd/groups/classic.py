@@ -34,6 +34,13 @@ from drayd.groups.classic_state import (
     select_protocol,
     subscribed_topics,
 )
+from drayd.groups.consumer_events import (
+    Beat,
+    BeatAnswer,
+    group_not_found,
+    no_online_upgrade,
+    not_a_consumer_group,
+)
 from drayd.groups.machine import Admission, Committer, Decision, Env, Event, Summary
 from metadata.group_values import ClassicMember, ClassicRecord
 from protocol.errors import ErrorCode
@@ -59,6 +66,8 @@ def decide(state: ClassicGroup, event: Event, env: Env) -> Outcome:
             _sync(draft, event, env)
         case Leave():
             _leave(draft, event, env)
+        case Beat():
+            draft.reply(env.token, _refused(state, event))
     return _settle(state, draft)
 
 
@@ -325,6 +334,13 @@ def _leave(draft: Draft, leave: Leave, env: Env) -> None:
     if gone:
         why = ", ".join(leaver.reason or "not provided" for leaver in leave.leavers)
         draft.member_went(f"{', '.join(gone)} left; client reason: {why}")
+
+
+def _refused(state: ClassicGroup, beat: Beat) -> BeatAnswer:
+    """To a member of the other protocol. (An empty group is converted before it gets here.)"""
+    if not state.exists:
+        return group_not_found(beat)
+    return no_online_upgrade(beat) if beat.joins else not_a_consumer_group(beat)
 
 
 # -- inside --------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from drayd.groups.classic_state import (
     static_member,
     subscribed_topics,
 )
+from drayd.groups.consumer_events import BeatAnswer
 from drayd.groups.machine import NOBODY, Env, Reply, Token
 from protocol.errors import ErrorCode
 
@@ -77,7 +78,7 @@ class Draft:
             subscriptions=self.subscriptions,
         )
 
-    def reply(self, token: Token, answer: Answer) -> None:
+    def reply(self, token: Token, answer: Answer | BeatAnswer) -> None:
         if token != NOBODY:
             self.replies.append(Reply(token, answer))
 

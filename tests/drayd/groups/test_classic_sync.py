@@ -9,6 +9,7 @@ import pytest
 from drayd.groups import classic
 from drayd.groups.classic_events import Synced
 from drayd.groups.classic_state import Described, DescribedMember, Status, described
+from drayd.groups.consumer_events import Beat, BeatAnswer
 from protocol.errors import ErrorCode
 from tests.drayd.groups.classic_play import Play
 
@@ -145,6 +146,23 @@ def test_a_commit_renews_the_session() -> None:
     assert "a" in play.state.members
     play.pass_ms(1)
     assert "a" not in play.state.members
+
+
+def test_members_of_the_other_protocol_are_refused() -> None:
+    play = Play()
+
+    def answer(member_epoch: int) -> str | None:
+        beat = Beat(group_id="g", member_id="m", member_epoch=member_epoch)
+        found = play.answer(play.ask(beat), BeatAnswer)
+        assert found.error is ErrorCode.group_id_not_found
+        return found.message
+
+    assert answer(0) == "Consumer group g not found."
+    play.stable("a")
+    assert answer(1) == "Group g is not a consumer group."
+    refusal = "because online upgrade is disabled."
+    assert answer(0) == f"Cannot upgrade classic group g to consumer group {refusal}"
+    assert play.phase() is Status.STABLE and play.writes == 3
 
 
 def test_what_describe_shows() -> None:
