@@ -58,6 +58,18 @@ RULES = (
     Rule("DescribeLogDirs", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DescribeLogDirs", "**.total_bytes", IGNORED, "the machine's disk"),
     Rule("DescribeLogDirs", "**.usable_bytes", IGNORED, "the machine's disk"),
+    Rule(
+        "ConsumerGroupHeartbeat",
+        "assignment.topic_partitions",
+        UNORDERED,
+        "Kafka's order is that of a hash table",
+    ),
+    Rule("ConsumerGroupHeartbeat", "**.partitions", UNORDERED, "likewise"),
+    Rule("ConsumerGroupDescribe", "**.partitions", UNORDERED, "likewise"),
+    Rule("ConsumerGroupDescribe", "groups", UNORDERED, "likewise"),
+    Rule("ConsumerGroupDescribe", "groups.*.members", UNORDERED, "likewise"),
+    Rule("ConsumerGroupDescribe", "**.subscribed_topic_names", UNORDERED, "likewise"),
+    Rule("ConsumerGroupDescribe", "**.topic_partitions", UNORDERED, "likewise"),
     # What Dray is.
     Rule("DescribeConfigs", "**.documentation", IGNORED, "the texts are Dray's own"),
     Rule("Fetch", "**.records", WHOLE, "Kafka cuts the last batch, clients drop it; Dray doesn't"),

@@ -119,8 +119,6 @@ GROUP_KEYS: Mapping[str, Key] = table(
 
 # The bounds that Kafka's brokers set for groups, where Dray has no setting of the name.
 _BOUNDS = {
-    "group.consumer.min.assignment.interval.ms": 0,
-    "group.consumer.max.assignment.interval.ms": 15000,
     "group.share.min.assignment.interval.ms": 0,
     "group.share.max.assignment.interval.ms": 15000,
     "group.share.min.delivery.count.limit": 2,

@@ -35,8 +35,6 @@ async def handle(call: Call) -> Result:
         except KafkaError as error:
             found = _group(call, group_id, code=error.code, message=error.message or None)
         groups.append(found)
-    # Kafka has those that failed first.
-    groups.sort(key=lambda group: group.error_code is ErrorCode.none)
     return call.respond(throttle_time=0, groups=tuple(groups))
 
 
