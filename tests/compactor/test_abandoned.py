@@ -157,3 +157,48 @@ async def test_clearing_away_may_die_anywhere(world: World) -> None:
         if not countdown.reached:
             return
     pytest.fail("there are more calls than expected")
+
+
+# -- partitions that were never added -----------------------------------------------------------
+
+
+async def remove_strays(world: World, abandoned: AbandonedTopics) -> int:
+    heads = [found async for found in heads_of(world.store, 0)]
+    return await abandoned.remove_strays(heads)
+
+
+async def test_partitions_whose_adding_was_killed_go_and_the_topic_stays(world: World) -> None:
+    """Killed between the heads and the record: nothing is visible, and nothing is left for good."""
+    topic = await world.broker().create("t", 2)
+    faulty = FaultyStore(world.client())
+    faulty.fail_commits(Fault.UNAVAILABLE, when=lambda scope, writes: scope == keys.TOPICS_SCOPE)
+    with pytest.raises(Unavailable):
+        await world.broker(store=faulty).topics.add_partitions(topic.topic_id, 2, 5)
+    assert len(await world.heads()) == 5
+    found = await world.broker().topics.find("t")
+    assert found is not None and found.partitions == topic.partitions
+    abandoned = abandoned_topics(world)
+    assert await remove_strays(world, abandoned) == 0, "seen once only"
+    assert await remove_strays(world, abandoned) == 3
+    assert set(await world.heads()) == {ref.stream_id for ref in topic.partitions}
+    assert await remove_strays(world, abandoned) == 0
+    grown = await world.broker().topics.add_partitions(topic.topic_id, 2, 3)
+    for _ in range(3):
+        assert await remove_strays(world, abandoned) == 0
+    assert set(await world.heads()) == {ref.stream_id for ref in grown.partitions}
+
+
+async def test_whoever_adds_partitions_slowly_starts_again(world: World) -> None:
+    """Its heads are taken for abandoned before its record: the record must not name them."""
+    topic = await world.broker().create("t", 1)
+    abandoned = abandoned_topics(world)
+    taken: list[int] = []
+
+    async def taken_for_abandoned() -> None:
+        taken.extend([await remove_strays(world, abandoned) for _ in range(2)])
+
+    # The record, the counter (read, commit twice), the heads (commit twice), then the record.
+    store = HookedMetadata(world.client(), Countdown(6, taken_for_abandoned))
+    grown = await world.broker(store=store).topics.add_partitions(topic.topic_id, 1, 3)
+    assert taken == [0, 2]
+    assert set(await world.heads()) == {ref.stream_id for ref in grown.partitions}
