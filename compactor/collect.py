@@ -93,6 +93,7 @@ class Collector:
         self._objects = objects
         self._domains = domains
         self._policy = policy
+        self.producer_expiration_ms = policy.producer_expiration_ms
         self._now_ms = now_ms
         self.backlog = Backlog()
         self._stamped = False
@@ -181,7 +182,7 @@ class Collector:
             self._store,
             [found.ref for found in heads],
             now_ms=self._now_ms(),
-            expiration_ms=policy.producer_expiration_ms,
+            expiration_ms=self.producer_expiration_ms,
         )
         if expired:
             log.info("forgot %d producers that were silent for too long", expired)

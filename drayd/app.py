@@ -175,6 +175,7 @@ async def serve(
         collector = _collector(settings, store, object_store, broker, incarnation)
         tasks.create_task(collector.run())
         _watch_gauges(broker, server, collector)
+        _apply_changes(broker, server, collector)
         await server.accept()
         try:
             yield Running(broker, server, address, http)
@@ -376,6 +377,21 @@ def _record(
         version=__version__,
         registration=registration,
     )
+
+
+def _apply_changes(broker: Broker, server: Server, collector: Collector) -> None:
+    """Settings that can be changed while the broker runs take effect where they are used. (The
+    defaults of topics are looked up whenever a topic is.)"""
+
+    def apply() -> None:
+        server.limits.max_connections = broker.configs.value("max.connections")
+        expiration_ms = broker.configs.value("producer.id.expiration.ms")
+        collector.producer_expiration_ms = expiration_ms
+        for domain in broker.domains:
+            domain.producer_expiration_ms = expiration_ms
+
+    apply()
+    broker.configs.on_broker_change(apply)
 
 
 def _watch_gauges(broker: Broker, server: Server, collector: Collector) -> None:

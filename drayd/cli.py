@@ -154,7 +154,7 @@ def _add_admin(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     nouns = admin.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    topics = _command(nouns, "topics", "create, list, describe and delete topics")
+    topics = _command(nouns, "topics", "create, list, describe, alter and delete topics")
     verbs = topics.add_subparsers(title="commands", metavar="COMMAND", required=True)
     create = _command(verbs, "create", "create a topic")
     create.add_argument("name", metavar="NAME")
@@ -177,6 +177,46 @@ def _add_admin(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     describe.add_argument("name", metavar="NAME")
     delete = _command(verbs, "delete", "delete a topic with all its records")
     delete.add_argument("name", metavar="NAME")
+    alter_topic = _command(verbs, "alter", "change a topic's configuration")
+    alter_topic.add_argument("name", metavar="NAME")
+    configs = _command(
+        nouns,
+        "configs",
+        "show and change the configuration of topics, brokers and groups",
+        epilog="examples:\n"
+        "  drayd admin configs describe topic orders\n"
+        "  drayd admin configs describe broker 0 --all\n"
+        "  drayd admin configs alter broker --set log.retention.ms=86400000\n"
+        "  drayd admin configs alter group billing --unset consumer.session.timeout.ms\n",
+    )
+    config_verbs = configs.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    describe_configs = _command(config_verbs, "describe", "show a resource's configuration")
+    alter_configs = _command(config_verbs, "alter", "change a resource's configuration")
+    for command in (describe_configs, alter_configs):
+        command.add_argument("kind", choices=RESOURCE_KINDS, help="the type of the resource")
+        command.add_argument(
+            "name",
+            nargs="?",
+            default="",
+            metavar="NAME",
+            help="its name, or a broker's id; none: the default of all brokers",
+        )
+    describe_configs.add_argument(
+        "--all", action="store_true", help="also what nobody has set, with its default"
+    )
+    for command in (alter_topic, alter_configs):
+        command.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            type=_pair,
+            metavar="KEY=VALUE",
+            help="may be repeated",
+        )
+        command.add_argument(
+            "--unset", action="append", default=[], metavar="KEY", help="may be repeated"
+        )
+    alter_topic.set_defaults(kind="topic")
     cluster = _command(nouns, "cluster", "show the cluster's id and its brokers")
 
     groups = _add_groups(nouns)
@@ -187,6 +227,9 @@ def _add_admin(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         (listing, "list_topics"),
         (describe, "describe_topic"),
         (delete, "delete_topic"),
+        (alter_topic, "alter_configs"),
+        (describe_configs, "describe_configs"),
+        (alter_configs, "alter_configs"),
         (cluster, "describe_cluster"),
     ):
         command.add_argument(
@@ -279,6 +322,9 @@ def parse_time(text: str) -> int:
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     return int(time.timestamp() * 1000)
+
+
+RESOURCE_KINDS = ("topic", "broker", "group", "client-metrics")
 
 
 def _count(text: str) -> int:

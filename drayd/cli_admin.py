@@ -114,6 +114,54 @@ def _delete_topic(arguments: argparse.Namespace) -> Iterable[str]:
     return [f"Deleted {arguments.name}."]
 
 
+_KINDS = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
+_SOURCES = {
+    1: "topic",
+    2: "this broker",
+    3: "all brokers",
+    4: "started with",
+    5: "default",
+    7: "client metrics",
+    8: "group",
+}
+_DEFAULT_SOURCE = 5
+_SET, _UNSET = 0, 1
+
+
+def _describe_configs(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        found = client.configs(_KINDS[arguments.kind], arguments.name)
+    rows = [
+        {
+            "key": one.name,
+            "value": "(hidden)" if one.is_sensitive else one.value,
+            "source": _SOURCES.get(one.config_source, str(one.config_source)),
+        }
+        for one in sorted(found, key=lambda one: str(one.name))
+        if arguments.all or one.config_source != _DEFAULT_SOURCE
+    ]
+    if arguments.json:
+        return [_json(rows)]
+    return _table([{**row, "value": _shown(row["value"])} for row in rows])
+
+
+def _shown(value: str | None) -> str:
+    return "-" if value is None else value or '""'
+
+
+def _alter_configs(arguments: argparse.Namespace) -> Iterable[str]:
+    changes = [(key, _SET, value) for key, value in arguments.set]
+    changes += [(key, _UNSET, "") for key in arguments.unset]
+    if not changes:
+        raise _Failed("Nothing to do: name what to change with --set KEY=VALUE or --unset KEY.")
+    with _connect(arguments) as client:
+        client.alter_configs(_KINDS[arguments.kind], arguments.name, changes)
+    if arguments.json:
+        return [_json({"altered": [key for key, _, _ in changes]})]
+    whose = f"{arguments.kind} {arguments.name}" if arguments.name else "all brokers"
+    return [f"Altered {', '.join(key for key, _, _ in changes)} of {whose}."]
+
+
 def _describe_cluster(arguments: argparse.Namespace) -> Iterable[str]:
     with _connect(arguments) as client:
         cluster = client.cluster()
@@ -251,6 +299,8 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "list_topics": _list_topics,
     "describe_topic": _describe_topic,
     "delete_topic": _delete_topic,
+    "describe_configs": _describe_configs,
+    "alter_configs": _alter_configs,
     "describe_cluster": _describe_cluster,
     "list_groups": _list_groups,
     "describe_group": _describe_group,

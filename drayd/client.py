@@ -47,6 +47,8 @@ METADATA = Api(3, "Metadata", 9, 12)
 LIST_OFFSETS = Api(2, "ListOffsets", 4, 7)
 CREATE_TOPICS = Api(19, "CreateTopics", 5, 7)
 DELETE_TOPICS = Api(20, "DeleteTopics", 6, 6)
+DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4)
+ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", 0, 1)
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1)
 
 
@@ -177,6 +179,47 @@ class Client:
             )
             found[result.partition_index] = result.offset
         return found
+
+    def configs(self, kind: int, name: str, *, documentation: bool = False) -> Any:
+        """What a resource has, by DescribeConfigs; `kind` is Kafka's number of its type."""
+        version = self._version(DESCRIBE_CONFIGS)
+        resource = nested(request_class(DESCRIBE_CONFIGS.key, version), "resources")
+        answer = self._exchange(
+            DESCRIBE_CONFIGS,
+            version,
+            resources=(
+                make(resource, resource_type=kind, resource_name=name, configuration_keys=None),
+            ),
+            include_synonyms=False,
+            include_documentation=documentation,
+        )
+        (result,) = answer.results
+        _expect_success("describe the configuration", result.error_code, result.error_message)
+        return result.configs
+
+    def alter_configs(self, kind: int, name: str, changes: list[tuple[str, int, str]]) -> None:
+        """Keys with an operation (0 sets, 1 removes) and a value, by IncrementalAlterConfigs."""
+        version = self._version(ALTER_CONFIGS)
+        resource = nested(request_class(ALTER_CONFIGS.key, version), "resources")
+        config = nested(resource, "configs")
+        answer = self._exchange(
+            ALTER_CONFIGS,
+            version,
+            resources=(
+                make(
+                    resource,
+                    resource_type=kind,
+                    resource_name=name,
+                    configs=tuple(
+                        make(config, name=key, config_operation=operation, value=value)
+                        for key, operation, value in changes
+                    ),
+                ),
+            ),
+            validate_only=False,
+        )
+        (result,) = answer.responses
+        _expect_success("alter the configuration", result.error_code, result.error_message)
 
     def cluster(self) -> Any:
         """The DescribeCluster answer."""

@@ -34,7 +34,7 @@ class ConnectionLimits:
         windows: Windows = Windows(),  # noqa: B008  (it is immutable)
         quota: Callable[[], AddressQuota | None] = _no_quota,
     ) -> None:
-        self._max_connections = max_connections
+        self.max_connections = max_connections
         self._max_per_address = max_per_address
         self._overrides = overrides or {}
         self._max_per_second = max_per_second
@@ -45,7 +45,7 @@ class ConnectionLimits:
 
     @property
     def full(self) -> bool:
-        return self._count >= self._max_connections
+        return self._count >= self.max_connections
 
     def allowed(self, address: str) -> int:
         """How many connections an address may have."""

@@ -52,7 +52,7 @@ class Server:
         # One for all: what arrives in it is taken out before the loop reads again.
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._max_idle_s = max_idle_ms / 1000
-        self._limits = limits
+        self.limits = limits
         self._backlog = backlog
         self._connections: set[Connection] = set()
         self._sockets: list[socket.socket] = []
@@ -76,7 +76,7 @@ class Server:
 
     async def _accept_all(self, listener: socket.socket) -> None:
         while True:
-            while self._limits.full:
+            while self.limits.full:
                 self._freed.clear()
                 self._say("max.connections is reached: others have to wait")
                 await self._freed.wait()
@@ -95,23 +95,23 @@ class Server:
 
     async def _admit(self, client: socket.socket, address: str) -> None:
         now_ms = int(self.loop.time() * 1000)
-        held_back_ms = self._limits.held_back_ms(address, now_ms)
+        held_back_ms = self.limits.held_back_ms(address, now_ms)
         if held_back_ms:
             self.metrics.connections_closed["rate"].inc()
             self._say("an address connects faster than its quota", address=address)
             self._held_back.add(client)
             self.loop.call_later(held_back_ms / 1000, self._let_go, client)
             return
-        pause_ms = self._limits.pause_ms(now_ms)
+        pause_ms = self.limits.pause_ms(now_ms)
         if pause_ms:
             self._say("max.connection.creation.rate is reached: others have to wait")
             await asyncio.sleep(pause_ms / 1000)
-        if not self._limits.take(address):
+        if not self.limits.take(address):
             self.metrics.connections_closed["limit"].inc()
             self._say(
                 "an address has as many connections as it may have",
                 address=address,
-                connections=self._limits.allowed(address),
+                connections=self.limits.allowed(address),
             )
             client.close()
             return
@@ -119,7 +119,7 @@ class Server:
             await self.loop.connect_accepted_socket(lambda: Connection(self, address), client)
         except OSError as error:
             # It has gone already.
-            self._limits.give_back(address)
+            self.limits.give_back(address)
             self._say("a connection could not be served", error=str(error))
 
     def _let_go(self, client: socket.socket) -> None:
@@ -143,7 +143,7 @@ class Server:
     def closed(self, connection: Connection) -> None:
         if connection in self._connections:
             self._connections.discard(connection)
-            self._limits.give_back(connection.address)
+            self.limits.give_back(connection.address)
             self._freed.set()
         self.metrics.connections_active.set(len(self._connections))
 

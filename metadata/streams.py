@@ -95,7 +95,7 @@ class DomainLog:
         """Held by whoever changes heads, so that a change among many appends gets its turn. It
         spares conflicts within this process; it is the checks that keep the log right."""
         self._now_ms = now_ms
-        self._producer_expiration_ms = producer_expiration_ms
+        self.producer_expiration_ms = producer_expiration_ms
         self._garbage_grace_ms = garbage_grace_ms
         self._on_retry = on_retry
         self._on_unknown = on_unknown
@@ -191,7 +191,7 @@ class DomainLog:
                 view.heads,
                 view.producers,
                 now_ms=self._now_ms(),
-                producer_expiration_ms=self._producer_expiration_ms,
+                producer_expiration_ms=self.producer_expiration_ms,
             )
             try:
                 version = await self._commit(usable, view, plan)

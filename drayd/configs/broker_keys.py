@@ -127,8 +127,11 @@ def plain(value: object) -> str | None:
     """A setting's value as Kafka shows it: numbers without units."""
     if value is None:
         return None
-    if isinstance(value, bool | int | float) or type(value) is tuple:
+    if isinstance(value, bool | int | float):
         return show(value)
+    if type(value) is tuple:
+        # Names, or names with numbers.
+        return ",".join(one if isinstance(one, str) else ":".join(map(str, one)) for one in value)
     return str(value)
 
 

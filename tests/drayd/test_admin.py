@@ -104,6 +104,27 @@ def test_defaults_and_topic_configs(admin: Admin) -> None:
     assert out == "Created configured with 1 partition.\n"
 
 
+def test_configurations(admin: Admin) -> None:
+    admin("topics", "create", "altered")
+    out = admin("topics", "alter", "altered", "--set", "retention.ms=1000", "--set", "flush.ms=5")
+    assert out == "Altered retention.ms, flush.ms of topic altered.\n"
+    rows = json.loads(admin("configs", "describe", "topic", "altered", "--json"))
+    assert {"key": "retention.ms", "value": "1000", "source": "topic"} in rows
+    assert len(json.loads(admin("configs", "describe", "topic", "altered", "--json", "--all"))) > 30
+    admin("configs", "alter", "topic", "altered", "--unset", "retention.ms")
+    assert "retention.ms" not in admin("configs", "describe", "topic", "altered")
+
+    out = admin("configs", "alter", "broker", "--set", "log.segment.bytes=2000000")
+    assert out == "Altered log.segment.bytes of all brokers.\n"
+    lines = admin("configs", "describe", "broker", "0").splitlines()
+    assert ["log.segment.bytes", "2000000", "all", "brokers"] in [line.split() for line in lines]
+    admin("configs", "alter", "broker", "--unset", "log.segment.bytes")
+
+    sentence = admin("configs", "alter", "topic", "altered", "--set", "flush.ms=x", code=1)
+    assert sentence.endswith(" Not a number of type LONG (INVALID_CONFIG).\n")
+    assert "Nothing to do" in admin("configs", "alter", "topic", "altered", code=1)
+
+
 def test_the_cluster(admin: Admin, broker: Broker) -> None:
     text = admin("cluster").splitlines()
     assert re.fullmatch(r"cluster  \S+", text[0])
