@@ -194,7 +194,7 @@ class Client:
             include_documentation=documentation,
         )
         (result,) = answer.results
-        _expect_success("describe the configuration", result.error_code, result.error_message)
+        expect_success("describe the configuration", result.error_code, result.error_message)
         return result.configs
 
     def alter_configs(self, kind: int, name: str, changes: list[tuple[str, int, str]]) -> None:
@@ -219,7 +219,7 @@ class Client:
             validate_only=False,
         )
         (result,) = answer.responses
-        _expect_success("alter the configuration", result.error_code, result.error_message)
+        expect_success("alter the configuration", result.error_code, result.error_message)
 
     def cluster(self) -> Any:
         """The DescribeCluster answer."""
