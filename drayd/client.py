@@ -182,7 +182,7 @@ class Client:
 
     def configs(self, kind: int, name: str, *, documentation: bool = False) -> Any:
         """What a resource has, by DescribeConfigs; `kind` is Kafka's number of its type."""
-        version = self._version(DESCRIBE_CONFIGS)
+        version = self.version(DESCRIBE_CONFIGS)
         resource = nested(request_class(DESCRIBE_CONFIGS.key, version), "resources")
         answer = self._exchange(
             DESCRIBE_CONFIGS,
@@ -199,7 +199,7 @@ class Client:
 
     def alter_configs(self, kind: int, name: str, changes: list[tuple[str, int, str]]) -> None:
         """Keys with an operation (0 sets, 1 removes) and a value, by IncrementalAlterConfigs."""
-        version = self._version(ALTER_CONFIGS)
+        version = self.version(ALTER_CONFIGS)
         resource = nested(request_class(ALTER_CONFIGS.key, version), "resources")
         config = nested(resource, "configs")
         answer = self._exchange(

@@ -161,7 +161,7 @@ class DomainLog:
         if (await self.refresh(stream_id)).head.state != Lifecycle.ACTIVE:
             raise StreamMissing(f"stream {stream_id} is being deleted")
         prefix = keys.producers(self.domain, stream_id)
-        oldest_ms = self._now_ms() - self._producer_expiration_ms
+        oldest_ms = self._now_ms() - self.producer_expiration_ms
         found = {}
         async for item in self._store.scan(prefix, keys.end_of(prefix), scope=self.scope):
             state = decode(ProducerState, item.value)

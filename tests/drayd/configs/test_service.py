@@ -22,15 +22,13 @@ from tests.metadata.stored import GRACE_MS, Clock, domain_log
 
 
 class Broker:
-    def __init__(self, state: MemoryState, broker_id: int = 0, **settings: int) -> None:
+    def __init__(self, state: MemoryState, settings: Settings | None = None) -> None:
         self.clock = Clock(1_700_000_000_000)
         self.store = FaultyStore(MemoryStore(state))
         domains = [domain_log(self.store, self.clock, 0)]
         self.topics = Topics(self.store, domains, now_ms=self.clock, garbage_grace_ms=GRACE_MS)
         self.stored = StoredConfigs(self.store)
-        self.configs = ConfigService(
-            Settings(broker_id=broker_id, **settings), self.stored, self.topics
-        )
+        self.configs = ConfigService(settings or Settings(), self.stored, self.topics)
 
     async def load(self) -> Broker:
         await self.configs.load()
@@ -66,7 +64,7 @@ async def refused(awaitable: object) -> KafkaError:
 
 
 async def test_the_strongest_source_wins(state: MemoryState) -> None:
-    broker = await Broker(state, message_max_bytes=1).load()
+    broker = await Broker(state, Settings(message_max_bytes=1)).load()
     await broker.topic("t")
 
     async def now() -> tuple[str | None, Source, int]:
@@ -102,7 +100,7 @@ async def test_what_was_set_survives_a_restart(state: MemoryState) -> None:
 
 
 async def test_other_brokers_hear_of_it(state: MemoryState) -> None:
-    one, other = await Broker(state).load(), await Broker(state, broker_id=1).load()
+    one, other = await Broker(state).load(), await Broker(state, Settings(broker_id=1)).load()
     heard = asyncio.Event()
     other.configs.on_broker_change(heard.set)
     following = asyncio.create_task(other.configs.follow())
