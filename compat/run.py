@@ -165,6 +165,11 @@ def _for_readme(
     columns: list[Column], tried: dict[str, str], grouped: dict[str, str], built: dict[str, str]
 ) -> str:
     lacking = "\n".join(f"- {line}" for line in table.reasons(columns, LACKING))
+    applications = (
+        "\n\nApplications, restarted, and with the broker killed under them: Streams counts\n"
+        "words and restores its state; a Connect worker copies a file through a topic:\n\n"
+        f"{table.compact(tools.table(built, 'application'))}"
+    )
     return (
         f"{table.compact(table.table(columns, [check.name for check in checks.CHECKS]))}\n\n"
         f"✓ passed, ✗ failed, – not offered by the client:\n{lacking}\n\n"
@@ -173,10 +178,8 @@ def _for_readme(
         "Consumer groups over twelve partitions that are written to meanwhile: one member, three,\n"
         "one leaves, one joins and one is killed, one joins and the broker is killed during\n"
         "that rebalance. Nothing is skipped, only what was not committed is read again:\n\n"
-        f"{table.compact(tools.table(grouped, 'consumer groups'))}\n\n"
-        "Applications, restarted, and with the broker killed under them: Streams counts words and\n"
-        "restores its state; a distributed Connect worker copies a file through a topic:\n\n"
-        f"{table.compact(tools.table(built, 'application'))}"
+        f"{table.compact(tools.table(grouped, 'consumer groups'))}"
+        f"{applications if built else ''}"
     )
 
 
