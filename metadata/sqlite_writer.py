@@ -24,6 +24,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
+from itertools import chain
 
 from metadata.sqlite_batch import Batch, Place, Write
 from metadata.sqlite_file import SqliteFile, read_last_version
@@ -38,7 +39,10 @@ _IDLE_CHECKPOINT_S = 0.5
 """... and when nothing came for so long after a commit, so that an idle file is compact."""
 _SETTLE_RETRY_S = 0.5
 
-_PUT = "INSERT OR REPLACE INTO kv VALUES (?, ?, ?, ?, ?, ?)"
+_PUT = "INSERT OR REPLACE INTO kv VALUES "
+_PUT_ROW = "(?, ?, ?, ?, ?, ?)"
+_PUT_ROWS = 8
+"""Rows of one statement. Between statements the thread waits for the interpreter."""
 _DELETE = "DELETE FROM kv WHERE scope = ? AND depth = ? AND key = ?"
 _VERSION = "SELECT version FROM kv WHERE scope = ? AND depth = ? AND key = ?"
 _EPHEMERAL = "SELECT scope, key, session FROM kv WHERE session IS NOT NULL"
@@ -176,8 +180,11 @@ class Writer:
         self._wal_pages += 2
         connection = self._connect()
         connection.execute("BEGIN IMMEDIATE")
-        if puts:
-            connection.executemany(_PUT, puts)
+        for at in range(0, len(puts), _PUT_ROWS):
+            some = puts[at : at + _PUT_ROWS]
+            connection.execute(
+                _PUT + ", ".join([_PUT_ROW] * len(some)), list(chain.from_iterable(some))
+            )
         if deletes:
             connection.executemany(_DELETE, deletes)
         connection.execute(_SET_LAST_COMMIT, (batch.last_version,))

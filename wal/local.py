@@ -26,7 +26,6 @@ import errno
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -47,6 +46,7 @@ from wal.objectstore import (
 )
 from wal.scratch import SCRATCH_FOLDER, Scratch
 from wal.spares import Spares
+from wal.threads import Threads
 
 T = TypeVar("T")
 
@@ -80,8 +80,8 @@ class LocalStore:
         self._scratch = scratch
         self._anonymous = anonymous
         self._keep_cached = keep_cached
-        self._readers = ThreadPoolExecutor(threads, "object-read")
-        self._writers = ThreadPoolExecutor(threads, "object-write")
+        self._readers = Threads(threads, "object-read")
+        self._writers = Threads(threads, "object-write")
         self._files = DescriptorCache(_MAX_OPEN_FILES)
         self._folders = DescriptorCache(_MAX_OPEN_FOLDERS)
         self._spares = Spares()
@@ -116,7 +116,9 @@ class LocalStore:
     async def put(self, path: str, parts: Sequence[Buffer]) -> None:
         _check_local_path(path)
         try:
-            await self._run(self._writers, lambda: self._put_now(path, parts))
+            await self._run(
+                self._writers, lambda: self._put_now(path, parts), lambda: self._refill(path)
+            )
         except FileExistsError as error:
             raise AlreadyExists(f"object {path} exists already") from error
         except NotADirectoryError as error:
@@ -176,10 +178,12 @@ class LocalStore:
         except OSError as error:
             raise Unavailable(f"cannot read object {path}: {_reason(error)}") from error
 
-    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    async def _run(
+        self, pool: Threads, work: Callable[[], T], after: Callable[[], None] | None = None
+    ) -> T:
         if self._closed:
             raise Unavailable(f"the object store {self._root} is closed")
-        return await asyncio.get_running_loop().run_in_executor(pool, work)
+        return await pool.run(work, after)
 
     def _read_from_page_cache(self, path: str, start: int, length: int) -> bytearray | None:
         """Read without blocking, or None if that cannot be done in full."""
@@ -212,16 +216,15 @@ class LocalStore:
             self._spares.discard(folder_path)
             folder = self._folders.opened(folder_path, self._open_folder)
             self._write_into(folder.fd, name, parts, None)
-        if self._anonymous and self._spares.wants(folder_path):
-            # Closing: nobody needs a spare any more.
-            with suppress(RuntimeError):
-                self._writers.submit(self._open_spare, folder_path)
 
-    def _open_spare(self, folder_path: str) -> None:
-        # Without one the next put opens its own file, and reports what is wrong.
-        with suppress(OSError):
-            folder = self._folders.opened(folder_path, self._open_folder)
-            self._spares.add(folder_path, _open_anonymous(folder.fd))
+    def _refill(self, path: str) -> None:
+        """After a put, whose answer doesn't wait for it: open a file for the next one."""
+        folder_path = path.rpartition("/")[0]
+        if self._anonymous and self._spares.wants(folder_path):
+            # Without one the next put opens its own file, and reports what is wrong.
+            with suppress(OSError):
+                folder = self._folders.opened(folder_path, self._open_folder)
+                self._spares.add(folder_path, _open_anonymous(folder.fd))
 
     def _write_into(
         self, folder_fd: int, name: str, parts: Sequence[Buffer], spare: int | None
@@ -233,8 +236,7 @@ class LocalStore:
             source = self._scratch.next_path()
             fd = os.open(source, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         try:
-            local_write.write_parts(fd, parts)
-            local_write.sync_data(fd)
+            local_write.write_durably(fd, parts)
             if not self._keep_cached:
                 local_write.drop_cached(fd)
             try:
@@ -309,9 +311,9 @@ class LocalStore:
         return [item for _, item in found]
 
     def _close_now(self) -> None:
-        self._writers.shutdown()
+        self._writers.close()
         self._spares.close()
-        self._readers.shutdown()
+        self._readers.close()
         self._files.clear()
         self._folders.clear()
         self._scratch.close()

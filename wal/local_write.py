@@ -8,6 +8,7 @@ durable a third sooner. That call is a hint without any promise; the promise is 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,6 +20,38 @@ _SYNC_FILE_RANGE_WRITE = 2
 
 # Syncs the data and what is needed to read it back; not on every Unix.
 sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+# A flag of one write, that it is to be synced as by `sync_data`; newer than writev.
+_RWF_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
+_SMALL_BYTES = 256 * 1024
+
+
+def write_durably(fd: int, parts: Sequence[Buffer]) -> None:
+    """Write all parts at the start of an empty file; they are on the disk at the return."""
+    if not _write_at_once(fd, parts):
+        write_parts(fd, parts)
+        sync_data(fd)
+
+
+def _write_at_once(fd: int, parts: Sequence[Buffer]) -> bool:
+    """Write and sync a small object in one call, if that can be done.
+
+    Every system call of a thread ends with its wait for the interpreter, so one call less is one
+    wait less.
+    """
+    global _RWF_DSYNC
+    if not _RWF_DSYNC or len(parts) > _MAX_VECTORS:
+        return False
+    size = sum(map(len, parts))
+    if not 0 < size <= _SMALL_BYTES:
+        return False
+    try:
+        return os.pwritev(fd, parts, 0, _RWF_DSYNC) == size
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+        _RWF_DSYNC = 0
+        return False
 
 
 def write_parts(fd: int, parts: Sequence[Buffer]) -> None:

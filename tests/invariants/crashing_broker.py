@@ -110,7 +110,7 @@ def main() -> int:
     # What `app` puts together is looked up in its module, so this is the one place to step in.
     replace(app, "serve", functools.partial(app.serve, metadata=metadata, objects=objects))
     replace(app, "DomainSink", sink(fuse))
-    local_write.write_parts = after(local_write.write_parts, lambda: fuse.burn("writing"))
+    local_write.write_durably = after(local_write.write_durably, lambda: fuse.burn("writing"))
     # Opening the store links a file as well, to see whether it can: that is no object.
     link = os.link
 

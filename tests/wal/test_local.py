@@ -7,7 +7,7 @@ import errno
 import os
 import resource
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -53,7 +53,16 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         link(source, name, dst_dir_fd=dst_dir_fd, follow_symlinks=follow_symlinks)
         seen.append(f"link {name}")
 
+    pwritev = os.pwritev
+
+    def recorded_write(fd: int, parts: Sequence[bytes], offset: int, flags: int) -> int:
+        count = pwritev(fd, parts, offset, flags)
+        if flags & os.RWF_DSYNC:
+            seen.append(f"sync {name_of(fd)}")
+        return count
+
     monkeypatch.setattr(local_write, "sync_data", recorded("sync", local_write.sync_data))
+    monkeypatch.setattr(os, "pwritev", recorded_write)
     monkeypatch.setattr(os, "fsync", recorded("sync", os.fsync))
     monkeypatch.setattr(os, "link", recorded_link)
     return seen
@@ -67,10 +76,11 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.parametrize("size", [7, 300_000])
 async def test_data_is_synced_before_the_name_and_the_name_before_the_answer(
-    store: LocalStore, calls: list[str]
+    store: LocalStore, calls: list[str], size: int
 ) -> None:
-    await store.put("a/b/one", [b"content"])
+    await store.put("a/b/one", [bytes(size)])
     assert calls == ["sync objects", "sync a", "sync data", "link one", "sync b"]
     calls.clear()
     await store.put("a/b/two", [b"content"])
@@ -144,18 +154,48 @@ async def test_no_room_leaves_nothing_and_passes(
         (errno.EACCES, "Permission denied"),
     ],
 )
+@pytest.mark.parametrize("size", [1, 300_000])
 async def test_what_the_disk_says_becomes_a_sentence(
-    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch, code: int, reason: str
+    store: LocalStore,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    reason: str,
+    size: int,
 ) -> None:
-    def fail(fd: int) -> None:
+    def fail(*_: object) -> None:
         raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patched:
         patched.setattr(local_write, "sync_data", fail)
+        patched.setattr(os, "pwritev", fail)
         with pytest.raises(Unavailable, match=reason):
-            await store.put("a/one", [b"x"])
+            await store.put("a/one", [bytes(size)])
     assert files_in(root) == []
-    await store.put("a/one", [b"x"])
+    await store.put("a/one", [bytes(size)])
+
+
+async def test_a_file_system_without_synced_writes_is_synced_afterwards(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, calls: list[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "pwritev", refuse)
+    # Put back afterwards: it is remembered for the process.
+    monkeypatch.setattr(local_write, "_RWF_DSYNC", os.RWF_DSYNC)
+    await store.put("one", [b"content"])
+    assert calls == ["sync data", "link one", "sync objects"]
+    assert await store.get("one") == b"content"
+
+
+async def test_a_write_that_stops_short_is_done_again(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwritev = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, *rest: pwritev(fd, [parts[0]], *rest))
+    await store.put("one", [b"some ", b"content"])
+    assert await store.get("one") == b"some content"
 
 
 async def test_a_folder_that_was_removed_is_made_again(store: LocalStore, root: Path) -> None:
