@@ -54,11 +54,8 @@ class FlakyConnection(sqlite3.Connection):
             error = sqlite3.OperationalError("injected: disk I/O error")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
             raise error
-        return super().execute(sql, parameters)
-
-    def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
-        cursor = super().executemany(sql, parameters)
-        if self.disk.fail_statement:
+        cursor = super().execute(sql, parameters)
+        if self.disk.fail_statement and sql.startswith("INSERT"):
             self.disk.fail_statement = False
             raise sqlite3.OperationalError("injected: disk I/O error")
         return cursor

@@ -45,6 +45,8 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "str": st.text(),
     "UUID": st.uuids(),
     "dict[str, str]": st.dictionaries(st.text(), st.text()),
+    "dict[str, str | None]": st.dictionaries(st.text(), st.none() | st.text()),
+    "dict[str, float]": st.dictionaries(st.text(), st.floats(allow_nan=False)),
     "tuple[int, ...]": st.lists(st.integers(0, 2**64 - 1)).map(tuple),
     "tuple[StreamRef, ...]": st.lists(REFS).map(tuple),
     "tuple[Run, ...]": st.lists(st.builds(Run, INT, INT, INT)).map(tuple),
