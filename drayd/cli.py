@@ -223,6 +223,7 @@ def _add_admin(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
     for command, function in (
         *groups,
+        *_add_quotas(nouns),
         (create, "create_topic"),
         (listing, "list_topics"),
         (describe, "describe_topic"),
@@ -309,6 +310,45 @@ def _add_groups(
         (delete, "delete_group"),
         (reset, "reset_group"),
     ]
+
+
+def _add_quotas(
+    nouns: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> list[tuple[argparse.ArgumentParser, str]]:
+    quotas = _command(
+        nouns,
+        "quotas",
+        "list, set and remove client quotas",
+        epilog="examples:\n"
+        "  drayd admin quotas set --client-id loader producer_byte_rate=1048576\n"
+        "  drayd admin quotas set --user alice --default client-id request_percentage=50\n"
+        "  drayd admin quotas remove --client-id loader producer_byte_rate\n",
+    )
+    verbs = quotas.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    listing = _command(verbs, "list", "list every limit")
+    change = _command(verbs, "set", "set limits of a user, a client id, both, or an address")
+    change.add_argument("limits", type=_limit, nargs="+", metavar="QUOTA=LIMIT")
+    remove = _command(verbs, "remove", "remove limits")
+    remove.add_argument("quotas", nargs="+", metavar="QUOTA")
+    for command in (change, remove):
+        for kind in ("user", "client-id", "ip"):
+            command.add_argument(f"--{kind}", metavar="NAME", help=f"of this {kind}")
+        command.add_argument(
+            "--default",
+            action="append",
+            default=[],
+            choices=("user", "client-id", "ip"),
+            help="of all that have no limits of their own; may be repeated",
+        )
+    return [(listing, "list_quotas"), (change, "set_quotas"), (remove, "remove_quotas")]
+
+
+def _limit(text: str) -> tuple[str, float]:
+    key, value = _pair(text)
+    try:
+        return key, float(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'must be QUOTA=NUMBER, not "{text}"') from None
 
 
 def parse_time(text: str) -> int:

@@ -1,5 +1,5 @@
-"""`drayd admin`: topics, groups and cluster over the Kafka protocol, WAL objects and the index from
-the store.
+"""`drayd admin`: topics, groups, quotas and cluster over the Kafka protocol, WAL objects and the
+index from the store.
 
 Each command is a function from the parsed arguments to lines (or to a JSON value); `run` prints
 them and turns errors into one sentence.
@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from drayd import cli_groups
+from drayd import cli_groups, client_quotas
 from drayd.cli_settings import fail, load_config
 from drayd.client import EARLIEST, LATEST, Client, ClientError
 from drayd.client_groups import GroupClient
@@ -232,6 +232,39 @@ def _delete_group(arguments: argparse.Namespace) -> Iterable[str]:
     return [f"Deleted {arguments.group}."]
 
 
+def _list_quotas(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        rows = client_quotas.list_quotas(client)
+    return [_json(rows)] if arguments.json else _table(rows)
+
+
+def _entity(arguments: argparse.Namespace) -> dict[str, str | None]:
+    given = {"user": arguments.user, "client-id": arguments.client_id, "ip": arguments.ip}
+    entity: dict[str, str | None] = {kind: name for kind, name in given.items() if name is not None}
+    for kind in arguments.default:
+        if kind in entity:
+            raise ConfigError(f"--{kind} and --default {kind} exclude each other.")
+        entity[kind] = None
+    if not entity:
+        raise ConfigError("Whose limits? Give --user, --client-id, --ip or --default.")
+    return entity
+
+
+def _set_quotas(arguments: argparse.Namespace) -> Iterable[str]:
+    entity = _entity(arguments)
+    with _connect(arguments) as client:
+        client_quotas.alter_quotas(client, entity, dict(arguments.limits))
+    return [_json({"set": dict(arguments.limits)}) if arguments.json else "Set."]
+
+
+def _remove_quotas(arguments: argparse.Namespace) -> Iterable[str]:
+    entity = _entity(arguments)
+    removed = list(dict.fromkeys(arguments.quotas))
+    with _connect(arguments) as client:
+        client_quotas.alter_quotas(client, entity, {}, removed)
+    return [_json({"removed": removed}) if arguments.json else "Removed."]
+
+
 def _inspect_wal(arguments: argparse.Namespace) -> Iterable[str]:
     from wal.format import CorruptWal, decode
     from wal.inspect import describe
@@ -306,6 +339,9 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "describe_group": _describe_group,
     "reset_group": _reset_group,
     "delete_group": _delete_group,
+    "list_quotas": _list_quotas,
+    "set_quotas": _set_quotas,
+    "remove_quotas": _remove_quotas,
     "inspect_wal": _inspect_wal,
     "show_index": _show_index,
 }

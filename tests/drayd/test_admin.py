@@ -168,3 +168,28 @@ def test_the_index_is_read_beside_the_running_broker(
     for arguments in (["absent", "0"], ["indexed", "7"]):
         assert main(["admin", "index", *arguments, *where]) == 1
         assert "There is no such topic or partition" in capsys.readouterr().err
+
+
+def test_quotas_are_set_listed_and_removed(admin: Admin) -> None:
+    assert admin("quotas", "list") == ""
+    loader = ("--client-id", "loader")
+    admin("quotas", "set", *loader, "producer_byte_rate=1048576", "request_percentage=12.5")
+    admin("quotas", "set", "--user", "alice", "--default", "client-id", "consumer_byte_rate=7")
+    lines = [line.split() for line in admin("quotas", "list").splitlines()]
+    assert lines == [
+        ["entity", "quota", "limit"],
+        ["client-id", "<default>,", "user", "alice", "consumer_byte_rate", "7.0"],
+        ["client-id", "loader", "producer_byte_rate", "1048576.0"],
+        ["client-id", "loader", "request_percentage", "12.5"],
+    ]
+    admin("quotas", "remove", *loader, "producer_byte_rate", "request_percentage")
+    admin("quotas", "remove", "--user", "alice", "--default", "client-id", "consumer_byte_rate")
+    assert admin("quotas", "list") == ""
+
+
+def test_quotas_that_make_no_sense(admin: Admin) -> None:
+    refused = admin("quotas", "set", "--client-id", "c", "no_such_rate=5", code=1)
+    assert "Invalid configuration key no_such_rate" in refused
+    assert "Whose limits?" in admin("quotas", "set", "producer_byte_rate=5", code=2)
+    both = ("--user", "u", "--default", "user")
+    assert "exclude" in admin("quotas", "set", *both, "producer_byte_rate=5", code=2)
