@@ -173,8 +173,23 @@ def _add_admin(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a configuration of the topic, such as retention.ms=86400000; may be repeated",
     )
     listing = _command(verbs, "list", "list the names of all topics")
-    describe = _command(verbs, "describe", "show a topic's id, partitions and offsets")
+    describe = _command(verbs, "describe", "show a topic's id, partitions, offsets and sizes")
     describe.add_argument("name", metavar="NAME")
+    add = _command(verbs, "add-partitions", "give a topic more partitions")
+    add.add_argument("name", metavar="NAME")
+    add.add_argument("count", type=_count, metavar="COUNT", help="how many it has afterwards")
+    records = _command(
+        verbs,
+        "delete-records",
+        "delete the first records of a partition",
+        "Delete the records of a partition before an offset; those who read there go on at the "
+        "new start.",
+    )
+    records.add_argument("name", metavar="NAME")
+    records.add_argument("partition", type=int, metavar="PARTITION")
+    records.add_argument(
+        "--before", type=int, default=-1, metavar="OFFSET", help="default: everything that is there"
+    )
     delete = _command(verbs, "delete", "delete a topic with all its records")
     delete.add_argument("name", metavar="NAME")
     alter_topic = _command(verbs, "alter", "change a topic's configuration")
@@ -227,6 +242,8 @@ def _add_admin(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         (create, "create_topic"),
         (listing, "list_topics"),
         (describe, "describe_topic"),
+        (add, "add_partitions"),
+        (records, "delete_records"),
         (delete, "delete_topic"),
         (alter_topic, "alter_configs"),
         (describe_configs, "describe_configs"),

@@ -85,12 +85,14 @@ def _describe_topic(arguments: argparse.Namespace) -> Iterable[str]:
         numbers = [one.partition_index for one in partitions]
         start_offsets = client.offsets(arguments.name, numbers, EARLIEST)
         end_offsets = client.offsets(arguments.name, numbers, LATEST)
+        sizes = client.sizes(arguments.name, numbers)
     rows = [
         {
             "partition": one.partition_index,
             "leader": one.leader_id,
             "start_offset": start_offsets[one.partition_index],
             "end_offset": end_offsets[one.partition_index],
+            "bytes": sizes.get(one.partition_index, "-"),
         }
         for one in partitions
     ]
@@ -104,6 +106,23 @@ def _describe_topic(arguments: argparse.Namespace) -> Iterable[str]:
         "",
         *_table(rows),
     ]
+
+
+def _add_partitions(arguments: argparse.Namespace) -> Iterable[str]:
+    with _connect(arguments) as client:
+        client.add_partitions(arguments.name, arguments.count)
+    if arguments.json:
+        return [_json({"name": arguments.name, "partitions": arguments.count})]
+    return [f"{arguments.name} has {arguments.count} partitions."]
+
+
+def _delete_records(arguments: argparse.Namespace) -> Iterable[str]:
+    name, partition = arguments.name, arguments.partition
+    with _connect(arguments) as client:
+        start = client.delete_records(name, partition, arguments.before)
+    if arguments.json:
+        return [_json({"name": name, "partition": partition, "start_offset": start})]
+    return [f"{name}/{partition} starts at offset {start}."]
 
 
 def _delete_topic(arguments: argparse.Namespace) -> Iterable[str]:
@@ -331,6 +350,8 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "create_topic": _create_topic,
     "list_topics": _list_topics,
     "describe_topic": _describe_topic,
+    "add_partitions": _add_partitions,
+    "delete_records": _delete_records,
     "delete_topic": _delete_topic,
     "describe_configs": _describe_configs,
     "alter_configs": _alter_configs,

@@ -49,6 +49,9 @@ CREATE_TOPICS = Api(19, "CreateTopics", 5, 7)
 DELETE_TOPICS = Api(20, "DeleteTopics", 6, 6)
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 1, 4)
 ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", 0, 1)
+DELETE_RECORDS = Api(21, "DeleteRecords", 2, 2)
+DESCRIBE_LOG_DIRS = Api(35, "DescribeLogDirs", 2, 4)
+CREATE_PARTITIONS = Api(37, "CreatePartitions", 2, 3)
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1)
 
 
@@ -145,6 +148,51 @@ class Client:
         )
         (result,) = answer.responses
         expect_success(f'delete topic "{name}"', result.error_code, result.error_message)
+
+    def add_partitions(self, name: str, count: int) -> None:
+        """`count` is how many the topic has afterwards."""
+        version = self.version(CREATE_PARTITIONS)
+        topic = nested(request_class(CREATE_PARTITIONS.key, version), "topics")
+        answer = self._exchange(
+            CREATE_PARTITIONS,
+            version,
+            topics=(make(topic, name=name, count=count, assignments=None),),
+            timeout=self._timeout_ms,
+            validate_only=False,
+        )
+        (result,) = answer.results
+        expect_success(f'add partitions to "{name}"', result.error_code, result.error_message)
+
+    def delete_records(self, name: str, partition: int, offset: int) -> int:
+        """The partition's new first offset; everything goes if `offset` is -1."""
+        version = self.version(DELETE_RECORDS)
+        topic = nested(request_class(DELETE_RECORDS.key, version), "topics")
+        wanted = make(nested(topic, "partitions"), partition_index=partition, offset=offset)
+        answer = self._exchange(
+            DELETE_RECORDS,
+            version,
+            topics=(make(topic, name=name, partitions=(wanted,)),),
+            timeout=self._timeout_ms,
+        )
+        result = answer.topics[0].partitions[0]
+        expect_success(f"delete records of {name}/{partition}", result.error_code, None)
+        return int(result.low_watermark)
+
+    def sizes(self, name: str, partitions: list[int]) -> dict[int, int]:
+        """The bytes of each partition, as far as the broker that is asked knows them."""
+        version = self.version(DESCRIBE_LOG_DIRS)
+        topic = nested(request_class(DESCRIBE_LOG_DIRS.key, version), "topics")
+        answer = self._exchange(
+            DESCRIBE_LOG_DIRS,
+            version,
+            topics=(make(topic, topic=name, partitions=tuple(partitions)),),
+        )
+        found = {}
+        for folder in answer.results:
+            expect_success(f"read the sizes of {name}", folder.error_code, None)
+            for each in folder.topics:
+                found.update({one.partition_index: one.partition_size for one in each.partitions})
+        return found
 
     def offsets(self, name: str, partitions: list[int], timestamp: int) -> dict[int, int]:
         """An offset of each partition: `timestamp` is EARLIEST or LATEST."""

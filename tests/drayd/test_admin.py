@@ -79,8 +79,14 @@ def test_the_life_of_a_topic(admin: Admin) -> None:
     text = admin("topics", "describe", "life").splitlines()
     assert text[0] == "topic       life"
     assert text[2] == "partitions  3"
-    assert text[4].split() == ["partition", "leader", "start", "offset", "end", "offset"]
+    assert text[4].split() == ["partition", "leader", "start", "offset", "end", "offset", "bytes"]
     assert [line.split()[0] for line in text[5:]] == ["0", "1", "2"]
+
+    assert admin("topics", "add-partitions", "life", "5") == "life has 5 partitions.\n"
+    out = admin("topics", "delete-records", "life", "4")
+    assert out == "life/4 starts at offset 0.\n"
+    out = admin("topics", "delete-records", "life", "0", "--before", "9", code=1)
+    assert out.endswith("(OFFSET_OUT_OF_RANGE).\n")
 
     assert admin("topics", "delete", "life") == "Deleted life.\n"
     assert "life" not in admin("topics", "list").splitlines()
@@ -92,7 +98,8 @@ def test_json(admin: Admin) -> None:
     described = json.loads(admin("topics", "describe", "as-json", "--json"))
     assert described["id"] == made["id"]
     assert described["partitions"] == [
-        {"partition": number, "leader": 0, "start_offset": 0, "end_offset": 0} for number in (0, 1)
+        {"partition": number, "leader": 0, "start_offset": 0, "end_offset": 0, "bytes": 0}
+        for number in (0, 1)
     ]
     listed = json.loads(admin("topics", "list", "--json"))
     assert {"name": "as-json", "partitions": 2} in listed
@@ -139,6 +146,7 @@ def test_the_cluster(admin: Admin, broker: Broker) -> None:
         (("create", "no/slashes"), "INVALID_TOPIC_EXCEPTION"),
         (("create", "odd", "--config", "no.such.config=1"), "INVALID_CONFIG"),
         (("describe", "absent"), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("add-partitions", "taken", "1"), "INVALID_PARTITIONS"),
         (("delete", "absent"), "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
