@@ -27,7 +27,6 @@ from metadata.group_values import ConsumerRecord
 from protocol.errors import ErrorCode
 
 AT_ONCE = GroupSettings(consumer_assignment_interval_ms=0)
-HELD_MS = 10**9
 
 
 class Topics:
