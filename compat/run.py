@@ -3,13 +3,15 @@
 Every client, in a process of its own, does the checks of ``compat/checks.py``; Kafka's
 command-line tools do theirs (``compat/tools.py``), and so do Kafka Streams and Kafka Connect
 (``compat/applications.py``). Every offset, key, value, header and timestamp
-is compared. The result is one table; ``--write-readme`` puts it into the README.
+is compared. The result is one table; ``--write-readme`` puts it into the README. Before all
+that the oracle (``compat/oracle``) sends the same raw requests to Dray and to Apache Kafka.
 
 ``--server kafka`` runs the same against Apache Kafka, which shows that the checks are right.
 """
 
 import argparse
 import contextlib
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -48,6 +50,7 @@ CLIENTS: dict[str, Callable[[], list[str]]] = {
 }
 STAND_IN = "librdkafka"
 TOOLS, GROUPS, APPLICATIONS = "tools", "groups", "applications"
+ORACLE = "oracle"
 
 
 def main() -> int:
@@ -55,6 +58,9 @@ def main() -> int:
     options = _options()
     servers.exit_on_sigterm()
     began = time.perf_counter()
+    differs = _differs(options)
+    if options.only == [ORACLE]:
+        return int(differs)
     try:
         with contextlib.ExitStack() as stack:
             clients = _start_clients(stack, options.only)
@@ -78,6 +84,8 @@ def main() -> int:
         print(f"not offered: {line}")
     failures = table.reasons(columns, WRONG)
     failures += [f"{name}: {said}" for name, said in (tried | grouped | built).items() if said]
+    if differs:
+        failures.append("Dray doesn't answer as Kafka does: see above")
     for line in failures:
         print(f"\nFAILED {line}")
     outcome = f"{len(failures)} failures" if failures else "all well"
@@ -85,6 +93,14 @@ def main() -> int:
     if options.write_readme and not options.only and options.server == "dray":
         table.write(toolchain.ROOT / "README.md", _for_readme(columns, tried, grouped, built))
     return 1 if failures else 0
+
+
+def _differs(options: argparse.Namespace) -> bool:
+    """Whether the oracle finds a difference between Kafka and Dray, which it prints."""
+    if options.server != "dray" or ORACLE not in (options.only or [ORACLE]):
+        return False
+    command = [sys.executable, "-m", "compat.oracle", "run"]
+    return subprocess.run(command, cwd=toolchain.ROOT, check=False).returncode != 0
 
 
 def _start_clients(stack: contextlib.ExitStack, only: list[str] | None) -> dict[str, Client]:
@@ -192,8 +208,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=[*CLIENTS, TOOLS, GROUPS, APPLICATIONS],
-        help="only this client, Kafka's tools, (its) consumer groups, or Streams and Connect; "
+        choices=[*CLIENTS, TOOLS, GROUPS, APPLICATIONS, ORACLE],
+        help="only this client, Kafka's tools, (its) consumer groups, Streams and Connect, or the "
+        "comparison with Kafka; "
         "may be repeated",
     )
     parser.add_argument(
