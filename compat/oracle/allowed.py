@@ -56,6 +56,7 @@ RULES = (
     Rule("CreatePartitions", "results", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DeleteRecords", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DescribeLogDirs", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
+    Rule("DescribeUserScramCredentials", "results", UNORDERED, "likewise"),
     Rule("DescribeLogDirs", "**.total_bytes", IGNORED, "the machine's disk"),
     Rule("DescribeLogDirs", "**.usable_bytes", IGNORED, "the machine's disk"),
     Rule(
