@@ -40,7 +40,7 @@ from drayd.http import HttpServer
 from drayd.kinds import HostPort
 from drayd.logs import Logger
 from drayd.membership import Membership
-from drayd.memory import keep_freed_memory
+from drayd.memory import keep_freed_memory, look_for_cycles_seldom
 from drayd.metrics import Metrics
 from drayd.names import MAX_AGE_MS, MarkedNames
 from drayd.produce import DomainSink, DomainWriter
@@ -453,6 +453,7 @@ async def _main(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with serve(settings) as running:
+        look_for_cycles_seldom()
         http = None if running.http is None else running.http.address
         print(banner(settings, advertised=running.address, http=http), flush=True)
         await stop.wait()
