@@ -21,8 +21,6 @@ CLIENT_TIMEOUT_S = 400.0
 CONSUMER_SETTINGS = ("queued.min.messages=1000000", "fetch.message.max.bytes=1048576")
 
 
-
-
 class LoadFailed(Exception):
     """A client did not end well; the message is what it said."""
 
