@@ -131,7 +131,7 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
                 self._sessions.pop(session_id, None)
-            if epoch == FINAL_EPOCH or not wanted:
+            if epoch == FINAL_EPOCH:
                 return Context(None, wanted, True)
             return Context(self._open(wanted, by_id, now_ms), wanted, True)
         session = self._sessions.get(session_id)

@@ -169,8 +169,9 @@ class DomainSink:
             if grown:
                 size += grown
                 self._waiters.grew(stream_id, grown)
+            log_start = -1 if stream is None else stream.head.log_start
             for ticket, outcome in zip(tickets, outcomes, strict=True):
-                _settle(ticket, outcome)
+                _settle(ticket, outcome, log_start)
         self._metrics.produced_bytes.inc(size)
         self._metrics.produced_records.inc(records)
 
@@ -190,7 +191,7 @@ def _owner(ticket: Ticket) -> Pending:
     return ticket.owner
 
 
-def _settle(ticket: Ticket, outcome: Outcome) -> None:
+def _settle(ticket: Ticket, outcome: Outcome, log_start_now: int) -> None:
     owner = _owner(ticket)
     match outcome:
         case Accepted(base_offset, log_start):
@@ -201,7 +202,8 @@ def _settle(ticket: Ticket, outcome: Outcome) -> None:
             first_ms = -1 if ticket.batch is None else ticket.batch.max_timestamp_ms
             settled = PartitionOutcome(ErrorCode.none, base_offset, first_ms, log_start)
         case Refused(reason):
-            settled = PartitionOutcome(_REFUSALS[reason], message=reason.value)
+            shown = -1 if reason is Refusal.STREAM_GONE else log_start_now
+            settled = PartitionOutcome(_REFUSALS[reason], log_start=shown)
     owner.settle(ticket.slot, settled)
 
 

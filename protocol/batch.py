@@ -86,6 +86,7 @@ _MIN_LEGACY_LENGTH = 14
 _CURRENT_MAGIC = 2
 _FIRST_ZSTD_VERSION = 7
 _MAX_RECORD_ERRORS = 3
+_MAX_SHOWN_ERRORS = 3
 
 
 class BatchHeader(NamedTuple):
@@ -147,14 +148,28 @@ class RecordError(NamedTuple):
     message: str
 
 
+_BEFORE_LOG = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
+
+
 class InvalidBatch(KafkaError):
-    """A batch that is refused, with the code that its partition is answered with."""
+    """A batch that is refused, with the code that its partition is answered with.
+
+    `message` says why; the client is told `client_message`, which is Kafka's and mostly nothing.
+    `before_log`: Kafka refuses such a batch before it looks at the partition's log."""
 
     def __init__(
-        self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...] = ()
+        self,
+        code: ErrorCode,
+        message: str,
+        record_errors: tuple[RecordError, ...] = (),
+        *,
+        client_message: str | None = None,
+        before_log: bool = False,
     ) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
+        self.client_message = client_message
+        self.before_log = before_log or code in _BEFORE_LOG
 
 
 class AcceptedBatch(NamedTuple):
@@ -216,6 +231,7 @@ def validate_produce(
     after_max_ms: int,
     max_message_bytes: int,
     require_key: bool = False,
+    partition: str = "",
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> AcceptedBatch:
     """Check the records of one partition of a produce request; raises InvalidBatch.
@@ -237,7 +253,7 @@ def validate_produce(
         # As in Kafka: times before the last millisecond of 1969 do not count.
         max_timestamp = max(max_timestamp, NO_TIMESTAMP)
         log_append_time = NO_TIMESTAMP
-    _check_keys(found)
+    _check_keys(found, partition)
     view = _stamped(view, header, timestamp_type, max_timestamp)
     return AcceptedBatch(
         view,
@@ -295,21 +311,26 @@ def _timestamps(batch: Buffer, max_decompressed_bytes: int) -> list[int]:
 def _single_batch(records: memoryview | None, api_version: int) -> memoryview:
     """The one batch of a partition; what is left of a second one that is cut off is dropped."""
     if records is None:
-        raise InvalidBatch(ErrorCode.invalid_record, "no record batch")
+        raise InvalidBatch(ErrorCode.invalid_record, "no record batch", before_log=True)
     size = _next_batch_size(records)
     if size is None:
         message = f"no whole record batch in {len(records)} bytes"
-        raise InvalidBatch(ErrorCode.invalid_record, message)
+        raise InvalidBatch(ErrorCode.invalid_record, message, before_log=True)
     if records[_MAGIC_AT] != _CURRENT_MAGIC:
         message = f"message format {records[_MAGIC_AT]}; only {_CURRENT_MAGIC} is accepted"
-        raise InvalidBatch(ErrorCode.invalid_record, message)
+        raise InvalidBatch(ErrorCode.invalid_record, message, before_log=True)
     if size >= HEADER_SIZE and api_version < _FIRST_ZSTD_VERSION:
         codec_id = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_AT)[0] & _CODEC_MASK
         if codec_id == Compression.ZSTD:
             message = f"zstd in Produce v{api_version}; it needs v{_FIRST_ZSTD_VERSION}"
-            raise InvalidBatch(ErrorCode.unsupported_compression_type, message)
+            code = ErrorCode.unsupported_compression_type
+            raise InvalidBatch(code, message, before_log=True)
+        if codec_id > max(Compression):
+            message = f"unknown compression {codec_id}"
+            raise InvalidBatch(ErrorCode.unknown_server_error, message, before_log=True)
     if _next_batch_size(records[size:]) is not None:
-        raise InvalidBatch(ErrorCode.invalid_record, "more than one record batch")
+        message = "more than one record batch"
+        raise InvalidBatch(ErrorCode.invalid_record, message, before_log=True)
     return records[:size]
 
 
@@ -319,11 +340,18 @@ def _next_batch_size(data: memoryview) -> int | None:
         return None
     length = _LENGTH.unpack_from(data, _LENGTH_AT)[0]
     if length < _MIN_LEGACY_LENGTH:
-        raise InvalidBatch(ErrorCode.corrupt_message, f"a batch of length {length}")
+        raise InvalidBatch(
+            ErrorCode.corrupt_message,
+            f"a batch of length {length}",
+            client_message=f"Record size {length} is less than the minimum record overhead "
+            f"({_MIN_LEGACY_LENGTH})",
+        )
     if len(data) <= _MAGIC_AT:
         return None
     if data[_MAGIC_AT] > _CURRENT_MAGIC:
-        raise InvalidBatch(ErrorCode.corrupt_message, f"message format {data[_MAGIC_AT]}")
+        magic = data[_MAGIC_AT]
+        message = f"Invalid magic found in record: {magic if magic < 128 else magic - 256}"
+        raise InvalidBatch(ErrorCode.corrupt_message, message, client_message=message)
     size: int = length + _LOG_OVERHEAD
     return size if size <= len(data) else None
 
@@ -368,10 +396,11 @@ def _check_client_batch(header: BatchHeader) -> None:
         raise InvalidBatch(ErrorCode.invalid_record, problem)
     if header.is_transactional:
         message = "transactional records are not supported"
-        raise InvalidBatch(ErrorCode.unsupported_for_message_format, message)
+        code = ErrorCode.transactional_id_authorization_failed
+        raise InvalidBatch(code, message, before_log=True)
     if header.codec_id > max(Compression):
         message = f"unknown compression {header.codec_id}"
-        raise InvalidBatch(ErrorCode.unsupported_compression_type, message)
+        raise InvalidBatch(ErrorCode.unknown_server_error, message)
 
 
 def _walked(
@@ -397,7 +426,10 @@ def _walked(
         return walk(memoryview(body)[: HEADER_SIZE + size], find_missing_keys=require_key)
     except TooLarge as error:
         raise InvalidBatch(ErrorCode.message_too_large, str(error)) from error
-    except (BadRecords, CorruptCompression) as error:
+    except CorruptCompression as error:
+        # Kafka has no code for it.
+        raise InvalidBatch(ErrorCode.unknown_server_error, str(error)) from error
+    except BadRecords as error:
         raise InvalidBatch(ErrorCode.invalid_record, str(error)) from error
 
 
@@ -413,7 +445,11 @@ def _check_no_log_append_time(header: BatchHeader) -> None:
 def _check_timestamps(found: Walk, earliest_ms: int, latest_ms: int) -> None:
     without_key = set(found.without_key)
     outside = [
-        RecordError(index, f"timestamp {time} is outside [{earliest_ms}, {latest_ms}]")
+        RecordError(
+            index,
+            f"Timestamp {time} of message with offset {index} is out of range. "
+            f"The timestamp should be within [{earliest_ms}, {latest_ms}]",
+        )
         for index, time in enumerate(found.timestamps_ms)
         if time != NO_TIMESTAMP
         and not earliest_ms <= time <= latest_ms
@@ -422,17 +458,32 @@ def _check_timestamps(found: Walk, earliest_ms: int, latest_ms: int) -> None:
     if outside:
         message = f"{len(outside)} records with a timestamp outside [{earliest_ms}, {latest_ms}]"
         errors = tuple(outside[:_MAX_RECORD_ERRORS])
-        raise InvalidBatch(ErrorCode.invalid_timestamp, message, errors)
+        raise InvalidBatch(
+            ErrorCode.invalid_timestamp,
+            message,
+            errors,
+            client_message="One or more records have been rejected due to invalid timestamp",
+        )
 
 
-def _check_keys(found: Walk) -> None:
+def _check_keys(found: Walk, partition: str) -> None:
     if found.without_key:
         errors = tuple(
-            RecordError(index, "a compacted topic needs a key in every record")
+            RecordError(
+                index,
+                f"Compacted topic cannot accept message without key in topic partition {partition}",
+            )
             for index in found.without_key[:_MAX_RECORD_ERRORS]
         )
-        message = f"{len(found.without_key)} records without a key"
-        raise InvalidBatch(ErrorCode.invalid_record, message, errors)
+        shown = ", ".join(
+            f"RecordError(batchIndex={each.batch_index}, message='{each.message}')"
+            for each in errors[:_MAX_SHOWN_ERRORS]
+        )
+        message = (
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]"
+        )
+        raise InvalidBatch(ErrorCode.invalid_record, message, errors, client_message=message)
 
 
 def _stamped(

@@ -5,7 +5,7 @@ rule covers is replaced before answers are compared or recorded:
 
 - SYMBOL: each distinct value becomes `<kind n>`, so it must be the same value at the same places;
   null, -1, 0 (unless it is a producer id) and empty text stay what they are.
-- TIME: a time of today becomes `<now>`.
+- TIME: a time of today becomes `<now>`, also in texts.
 - COUNT: any number above 0 becomes `<positive>`.
 - IGNORED: the value isn't compared at all.
 - UNORDERED: the items of a list are compared without regard to their order.
@@ -39,6 +39,7 @@ RULES = (
     Rule("*", "**.log_dir", SYMBOL, "a folder of this machine"),
     Rule("*", "throttle_time", SYMBOL, "depends on when, and how fast; zero stays zero"),
     Rule("*", "**.log_append_time", TIME, "the server's clock"),
+    Rule("Produce", "**.batch_index_error_message", TIME, "names the times that are allowed"),
     Rule("ApiVersions", "finalized_features_epoch", COUNT, "counts changes to Kafka's metadata"),
     # What is a matter of hash tables, or of chance.
     Rule("Metadata", "topics", UNORDERED, "Kafka's order is that of a hash table"),
@@ -46,6 +47,10 @@ RULES = (
     Rule("JoinGroup", "members", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DescribeGroups", "groups.*.members", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DescribeConfigs", "results.*.configs", UNORDERED, "Kafka's order is a hash table's"),
+    Rule("Produce", "responses.*.partition_responses", UNORDERED, "likewise"),
+    Rule("Fetch", "responses", UNORDERED, "Kafka puts errors last"),
+    Rule("Fetch", "responses.*.partitions", UNORDERED, "likewise"),
+    Rule("ListOffsets", "topics.*.partitions", UNORDERED, "Kafka's order is a hash table's"),
     Rule("DeleteTopics", "responses", UNORDERED, "Kafka shuffles them on purpose"),
     Rule("OffsetFetch", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
     Rule("DescribeGroups", "groups", UNORDERED, "Kafka's order is that of its threads"),

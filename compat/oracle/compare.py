@@ -14,7 +14,10 @@ from compat.oracle.player import Answer, Played
 _REPLACED = re.compile(r"<.*>|\$.*")
 _TODAY_MS = 1_750_000_000_000
 _KEPT = (None, -1, 0, "")
-_NAMES = ("name", "topic", "topic_name", "group_id", "resource_name", "api_key", "partition_index")
+_NAMES = (
+    *("name", "topic", "topic_name", "group_id", "resource_name", "api_key"),
+    *("partition_index", "index"),
+)
 
 
 def normalised(played: Played) -> list[dict[str, Any]]:
@@ -174,10 +177,16 @@ def _replaced(
     if rule.rule == allowed.COUNT:
         return "<positive>" if isinstance(value, int) and value > 0 else value
     if rule.rule == allowed.TIME:
+        if isinstance(value, str):
+            return re.sub(r"-?\d{13,}", _today, value)
         return "<now>" if isinstance(value, int) and value > _TODAY_MS else value
     kind = path.rpartition(".")[2]
     known = symbols.setdefault(kind, {})
     return known.setdefault(value, f"<{kind} {len(known) + 1}>")
+
+
+def _today(found: re.Match[str]) -> str:
+    return "<now>" if abs(int(found[0])) > _TODAY_MS else found[0]
 
 
 def _join(path: str, key: str) -> str:

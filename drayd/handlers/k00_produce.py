@@ -8,6 +8,7 @@ refused doesn't fail the others.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ from drayd.call import Call, Result, Unanswered
 from drayd.logs import Logger
 from drayd.produce import DomainWriter, PartitionOutcome, Pending
 from drayd.topic_config import TopicLimits
+from metadata.store import StoreError
+from metadata.streams import Stream, StreamMissing
 from metadata.values import Topic
 from protocol.batch import HEADER_SIZE, InvalidBatch, RecordError, parse_header, validate_produce
 from protocol.errors import ErrorCode, KafkaError
@@ -38,8 +41,19 @@ OFFLOAD_PACKING_FROM_BYTES = 8 * 1024
 _BY_ID_FROM_VERSION = 13
 
 
+class _Asked(NamedTuple):
+    """A topic of the request, once, and what is to be written to each partition, once."""
+
+    data: Any
+    topic: Topic | None
+    missing: ErrorCode
+    partitions: list[Any]
+
+
 class _Part(NamedTuple):
     slot: int
+    name: str
+    stream: Stream | None
     records: memoryview | None
     writer: DomainWriter
     ticket: Ticket
@@ -47,9 +61,8 @@ class _Part(NamedTuple):
 
 
 async def handle(call: Call) -> Result:
-    topics = [(data, *await _topic(call, data)) for data in call.request.topic_data]
-    count = sum(len(data.partition_data) for data, _, _ in topics)
-    pending = Pending(count)
+    topics = [await _asked(call, *each) for each in _once(call)]
+    pending = Pending(sum(len(each.partitions) for each in topics))
     errors: dict[int, tuple[RecordError, ...]] = {}
     parts = _reserve(call, topics, pending)
     heavy = [part for part in parts if _is_heavy(part)]
@@ -61,6 +74,30 @@ async def handle(call: Call) -> Result:
     if not pending.settled.done():
         call.connection.hold_memory(pending.settled)
     return _when_done(call, topics, pending, errors)
+
+
+def _once(call: Call) -> list[tuple[Any, list[Any]]]:
+    """A partition that is named twice is written once: as in Kafka, the last one counts."""
+    by_id = call.version >= _BY_ID_FROM_VERSION
+    found: dict[Any, tuple[Any, dict[int, Any]]] = {}
+    for data in call.request.topic_data:
+        if data.partition_data:
+            _, partitions = found.setdefault(data.topic_id if by_id else data.name, (data, {}))
+            partitions.update((partition.index, partition) for partition in data.partition_data)
+    return [(data, list(partitions.values())) for data, partitions in found.values()]
+
+
+async def _asked(call: Call, data: Any, partitions: list[Any]) -> _Asked:
+    topic, missing = await _topic(call, data)
+    for partition in partitions if topic is not None else ():
+        if topic is not None and 0 <= partition.index < len(topic.partitions):
+            ref = topic.partitions[partition.index]
+            domain = call.broker.domain(ref)
+            if domain.cached(ref.stream_id) is None:
+                # Known before a place is taken, so that a refusal can say where the log begins.
+                with suppress(StreamMissing, StoreError):
+                    await domain.stream(ref.stream_id)
+    return _Asked(data, topic, missing, partitions)
 
 
 async def _topic(call: Call, data: Any) -> tuple[Topic | None, ErrorCode]:
@@ -89,15 +126,13 @@ def _refused_as_a_whole(request: Any) -> PartitionOutcome | None:
     return None
 
 
-def _reserve(
-    call: Call, topics: list[tuple[Any, Topic | None, ErrorCode]], pending: Pending
-) -> list[_Part]:
+def _reserve(call: Call, topics: list[_Asked], pending: Pending) -> list[_Part]:
     parts: list[_Part] = []
     refused = _refused_as_a_whole(call.request)
     slot = -1
-    for data, topic, missing in topics:
+    for _, topic, missing, partitions in topics:
         limits = None if topic is None else call.broker.topics.limits(topic)
-        for partition in data.partition_data:
+        for partition in partitions:
             slot += 1
             if refused is not None:
                 pending.settle(slot, refused)
@@ -109,7 +144,9 @@ def _reserve(
                 ref = topic.partitions[partition.index]
                 writer = call.broker.writers[ref.domain]
                 ticket = writer.reserve(ref.stream_id, pending, slot)
-                parts.append(_Part(slot, partition.records, writer, ticket, limits))
+                name = f"{topic.name}-{partition.index}"
+                stream = call.broker.domain(ref).cached(ref.stream_id)
+                parts.append(_Part(slot, name, stream, partition.records, writer, ticket, limits))
     return parts
 
 
@@ -134,6 +171,7 @@ def _validate(call: Call, part: _Part) -> Batch:
         after_max_ms=limits.after_max_ms,
         max_message_bytes=limits.max_message_bytes,
         require_key=limits.require_key,
+        partition=part.name,
         max_decompressed_bytes=call.broker.settings.record_decompress_max_bytes,
     )
     if limits.codec is not None:
@@ -200,7 +238,10 @@ def _refuse(
 ) -> None:
     part.writer.drop(part.ticket)
     errors[part.slot] = error.record_errors
-    pending.settle(part.slot, PartitionOutcome(error.code, message=error.message or None))
+    known = part.stream is not None and not error.before_log
+    log_start = part.stream.head.log_start if part.stream is not None and known else -1
+    outcome = PartitionOutcome(error.code, log_start=log_start, message=error.client_message)
+    pending.settle(part.slot, outcome)
 
 
 def _give_up(call: Call, part: _Part, pending: Pending, error: BaseException) -> None:
@@ -212,7 +253,7 @@ def _give_up(call: Call, part: _Part, pending: Pending, error: BaseException) ->
 
 def _when_done(
     call: Call,
-    topics: list[tuple[Any, Topic | None, ErrorCode]],
+    topics: list[_Asked],
     pending: Pending,
     errors: dict[int, tuple[RecordError, ...]],
 ) -> Result:
@@ -232,10 +273,15 @@ def _when_done(
         _count(call, pending, 0.0)
         return _response(call, topics, pending, errors)
     answer: asyncio.Future[Any] = loop.create_future()
-    timer = loop.call_later(max(call.request.timeout / timedelta(seconds=1), 0.001), pending.expire)
+    # The deadline is for replicas: acks=1 has none.
+    timer = None
+    if call.request.acks != 1:
+        seconds = max(call.request.timeout / timedelta(seconds=1), 0.001)
+        timer = loop.call_later(seconds, pending.expire)
 
     def finished(_: asyncio.Future[None]) -> None:
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
         _count(call, pending, loop.time() - started)
         if not answer.done():
             answer.set_result(_response(call, topics, pending, errors))
@@ -254,7 +300,7 @@ def _count(call: Call, pending: Pending, seconds: float) -> None:
 
 def _response(
     call: Call,
-    topics: list[tuple[Any, Topic | None, ErrorCode]],
+    topics: list[_Asked],
     pending: Pending,
     errors: dict[int, tuple[RecordError, ...]],
 ) -> Any:
@@ -262,9 +308,9 @@ def _response(
     partition_class = nested(topic_class, "partition_responses")
     outcomes = iter(enumerate(pending.outcomes))
     responses = []
-    for data, _, _ in topics:
+    for data, _, _, asked in topics:
         partitions = []
-        for partition in data.partition_data:
+        for partition in asked:
             slot, outcome = next(outcomes)
             assert outcome is not None
             partitions.append(

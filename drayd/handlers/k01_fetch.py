@@ -34,6 +34,7 @@ _SESSIONS_FROM_VERSION = 7
 _FRAME_BYTES = 32
 _PARTITION_BYTES = 48
 _EMPTY = Payload((), 0)
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _NOT_HERE = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 
@@ -55,6 +56,9 @@ _Place = Wanted | _Missing
 
 async def handle(call: Call) -> Result:
     started = asyncio.get_running_loop().time()
+    if getattr(call.request, "isolation_level", 0) not in (_READ_UNCOMMITTED, _READ_COMMITTED):
+        # Kafka has no code for it.
+        return _refusal(call, ErrorCode.unknown_server_error)
     try:
         context = _context(call)
     except KafkaError:
@@ -83,7 +87,8 @@ async def handle(call: Call) -> Result:
 def _context(call: Call) -> Context:
     request = call.request
     by_id = call.version >= _BY_ID_FROM_VERSION
-    wanted = []
+    # A partition that is named twice: as in Kafka, the last one counts.
+    asked: dict[PartitionKey, Position] = {}
     for topic in request.topics:
         name = None if by_id else topic.topic
         topic_id = topic.topic_id if by_id else None
@@ -94,7 +99,8 @@ def _context(call: Call) -> Context:
                 getattr(partition, "current_leader_epoch", -1),
                 getattr(partition, "last_fetched_epoch", -1),
             )
-            wanted.append((PartitionKey(name, topic_id, partition.partition), position))
+            asked[PartitionKey(name, topic_id, partition.partition)] = position
+    wanted = list(asked.items())
     if call.version < _SESSIONS_FROM_VERSION:
         return Context(None, wanted, True)
     forgotten = [
@@ -131,6 +137,12 @@ async def _place(call: Call, key: PartitionKey, position: Position) -> _Place:
         )
     if not 0 <= key.partition < len(topic.partitions):
         return _Missing(ErrorCode.unknown_topic_or_partition)
+    if _replica_id(call.request) >= 0:
+        # There are no followers.
+        return _Missing(ErrorCode.not_leader_or_follower)
+    if min(position.max_bytes, call.request.max_bytes) < 0:
+        # Kafka has no code for it.
+        return _Missing(ErrorCode.unknown_server_error)
     ref = topic.partitions[key.partition]
     stream = broker.domain(ref).cached(ref.stream_id)
     if stream is None:
@@ -141,6 +153,12 @@ async def _place(call: Call, key: PartitionKey, position: Position) -> _Place:
         except StoreError:
             return _Missing(ErrorCode.kafka_storage_error)
     return _bounds(ref, stream.head, position)
+
+
+def _replica_id(request: Any) -> int:
+    state = getattr(request, "replica_state", None)
+    found: int = getattr(request, "replica_id", -1) if state is None else state.replica_id
+    return found
 
 
 def _bounds(ref: StreamRef, head: StreamHead, position: Position) -> _Place:
@@ -328,6 +346,46 @@ def _throttled(call: Call, context: Context, reads: list[_Read]) -> Any:
     )
 
 
+def _aborted(call: Call, code: ErrorCode) -> tuple[Any, ...] | None:
+    """Without transactions there are none; but who reads committed records gets a list."""
+    committed = call.request.isolation_level == _READ_COMMITTED and code is ErrorCode.none
+    return () if committed or code in _NOT_HERE else None
+
+
+def _refusal(call: Call, code: ErrorCode) -> Any:
+    """The whole request fails. Who names topics by name has the code in each partition, too."""
+    topic_class = call.item_class("responses")
+    partition_class = nested(topic_class, "partitions")
+    by_name = call.version < _BY_ID_FROM_VERSION
+    return call.respond(
+        throttle_time=0,
+        error_code=code,
+        session_id=getattr(call.request, "session_id", 0),
+        responses=tuple(
+            make(
+                topic_class,
+                topic=topic.topic,
+                partitions=tuple(
+                    make(
+                        partition_class,
+                        partition_index=partition.partition,
+                        error_code=code,
+                        high_watermark=-1,
+                        last_stable_offset=-1,
+                        log_start_offset=-1,
+                        aborted_transactions=(),
+                        records=_EMPTY,
+                    )
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in call.request.topics
+        )
+        if by_name
+        else (),
+    )
+
+
 def _response(call: Call, context: Context, reads: list[_Read]) -> Any:
     if call.broker.quotas.fetch is not None or call.work is not None:
         throttled = _throttled(call, context, reads)
@@ -356,7 +414,7 @@ def _response(call: Call, context: Context, reads: list[_Read]) -> Any:
                 high_watermark=read.high_watermark,
                 last_stable_offset=read.high_watermark,
                 log_start_offset=read.log_start,
-                aborted_transactions=() if read.code in _NOT_HERE else None,
+                aborted_transactions=_aborted(call, read.code),
                 records=_EMPTY if found is None else Payload(found.buffers, found.size),
             )
         )

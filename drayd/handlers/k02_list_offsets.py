@@ -39,36 +39,36 @@ async def handle(call: Call) -> Result:
     topic_class = call.item_class("topics")
     partition_class = nested(topic_class, "partitions")
     topics = []
-    seen = _duplicates(call)
-    for topic in call.request.topics:
+    for name, asked in _merged(call).items():
         partitions = []
-        for partition in topic.partitions:
-            if (topic.name, partition.partition_index) in seen:
+        for index, partition in asked.items():
+            if partition is None:
                 answer = _Answer(ErrorCode.invalid_request)
             else:
-                answer = await _one(call, topic.name, partition)
+                answer = await _one(call, name, partition)
             partitions.append(
                 make(
                     partition_class,
-                    partition_index=partition.partition_index,
+                    partition_index=index,
                     error_code=answer.code,
                     timestamp=answer.timestamp,
                     offset=answer.offset,
                     leader_epoch=answer.leader_epoch,
                 )
             )
-        topics.append(make(topic_class, name=topic.name, partitions=tuple(partitions)))
+        topics.append(make(topic_class, name=name, partitions=tuple(partitions)))
     return call.respond(throttle_time=0, topics=tuple(topics))
 
 
-def _duplicates(call: Call) -> set[tuple[str, int]]:
-    once: set[tuple[str, int]] = set()
-    twice: set[tuple[str, int]] = set()
+def _merged(call: Call) -> dict[str, dict[int, Any]]:
+    """Every topic and partition once; None where the request has a partition twice."""
+    found: dict[str, dict[int, Any]] = {}
     for topic in call.request.topics:
         for partition in topic.partitions:
-            key = (topic.name, partition.partition_index)
-            (twice if key in once else once).add(key)
-    return twice
+            known = found.setdefault(topic.name, {})
+            index = partition.partition_index
+            known[index] = None if index in known else partition
+    return found
 
 
 async def _one(call: Call, name: str, partition: Any) -> _Answer:

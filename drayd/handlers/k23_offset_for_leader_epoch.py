@@ -58,6 +58,9 @@ async def _end(call: Call, name: str, asked: Any) -> tuple[int, int]:
     if head.state != Lifecycle.ACTIVE:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     check_epoch(asked.current_leader_epoch, head)
-    if asked.leader_epoch != head.leader_epoch:
+    if asked.leader_epoch == UNDEFINED or asked.leader_epoch > head.leader_epoch:
         return UNDEFINED, UNDEFINED
+    if asked.leader_epoch < head.leader_epoch:
+        # An epoch before the first one ends where the log begins.
+        return asked.leader_epoch, head.log_start
     return head.leader_epoch, head.log_end
