@@ -198,14 +198,21 @@ def test_a_new_full_fetch_replaces_the_session() -> None:
     assert new.wanted == wanted(1)
 
 
-def test_a_session_without_partitions_is_none() -> None:
+def test_a_session_that_has_lost_its_partitions_ends() -> None:
     sessions = FetchSessions(10)
     client = Client(sessions)
-    assert client.fetch([]).session is None
     client.fetch(wanted(0))
     context = client.fetch([], [key(0)])
     assert context == Context(None, [], True)
     assert len(sessions) == 0
+
+
+def test_a_session_may_begin_without_partitions() -> None:
+    sessions = FetchSessions(10)
+    client = Client(sessions)
+    assert client.fetch([]).session_id != 0
+    assert client.fetch(wanted(0)).wanted == wanted(0)
+    assert len(sessions) == 1
 
 
 def test_sessions_in_use_are_not_pushed_out_and_old_ones_are() -> None:

@@ -63,18 +63,18 @@ REFUSED: tuple[Refused, ...] = (
     ),
     Refused("control", batch(attributes=0x20), INVALID),
     Refused(
-        "transactional (Kafka: TRANSACTIONAL_ID_AUTHORIZATION_FAILED)",
+        "transactional",
         batch(attributes=0x10),
-        ErrorCode.unsupported_for_message_format,
+        ErrorCode.transactional_id_authorization_failed,
     ),
     Refused("producer without sequence", batch(producer_id=5, producer_epoch=0), INVALID),
     Refused(
         "producer without epoch (Kafka: accepted)", batch(producer_id=5, base_sequence=0), INVALID
     ),
     Refused(
-        "unknown codec (Kafka: UNKNOWN_SERVER_ERROR)",
+        "unknown codec",
         batch(attributes=5),
-        ErrorCode.unsupported_compression_type,
+        ErrorCode.unknown_server_error,
     ),
     Refused("timestamp too late", batch(base_timestamp=NOW_MS + HOUR_MS + 1), TIMESTAMP),
     Refused("timestamp too early", batch(base_timestamp=NOW_MS - 24 * HOUR_MS - 1), TIMESTAMP),
@@ -112,11 +112,11 @@ REFUSED: tuple[Refused, ...] = (
 
 REFUSED_COMPRESSED: tuple[tuple[str, Callable[[int], bytes]], ...] = (
     (
-        "garbage (Kafka: UNKNOWN_SERVER_ERROR)",
+        "garbage",
         lambda codec: batch(TWO, codec=codec, body=b"no codec wrote these bytes"),
     ),
     (
-        "cut (Kafka: UNKNOWN_SERVER_ERROR)",
+        "cut",
         lambda codec: batch(TWO, codec=codec, body=compressed(codec, b"".join(TWO))[:-4]),
     ),
     ("nothing", lambda codec: batch(TWO, codec=codec, body=b"")),

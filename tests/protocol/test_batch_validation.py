@@ -69,7 +69,10 @@ def test_refused(case: Refused) -> None:
 def test_refused_inside_compression(case: tuple[str, Callable[[int], bytes]], codec: int) -> None:
     with pytest.raises(InvalidBatch) as raised:
         validate(case[1](codec))
-    assert raised.value.code is ErrorCode.invalid_record
+    # What can't be unpacked has no code of its own in Kafka.
+    unpacks = not case[0].startswith(("garbage", "cut"))
+    expected = ErrorCode.invalid_record if unpacks else ErrorCode.unknown_server_error
+    assert raised.value.code is expected
 
 
 def test_zstd_needs_version_7() -> None:
@@ -181,7 +184,7 @@ def test_errors_name_the_records() -> None:
     with pytest.raises(InvalidBatch) as raised:
         validate(batch([record(0), *late]))
     errors = raised.value.record_errors
-    assert [error.batch_index for error in errors] == [1, 2, 3]
+    assert [error.batch_index for error in errors] == list(range(1, 10))
     assert all(isinstance(error, RecordError) for error in errors)
 
 
