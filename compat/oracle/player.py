@@ -101,6 +101,8 @@ class _Player:
             pause_s = min(pause_s * 2, 0.2)
             connection = self._connection(options.get("on", "main"))
             answer = connection.receive(self._send(connection, step))
+        if options.get("unseen") and not _matches(answer, until):
+            raise NotPlayable(f"step {label}: {dict(until)} never came: {answer}")
         self._keep(step, label, answer)
 
     def _send(self, connection: Connection, step: Step) -> int:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
@@ -22,20 +21,6 @@ Versions = Mapping[str, tuple[int, int]]
 
 class WrongScenario(Exception):
     """A scenario file that can't be played; the message says where and why."""
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML whose only truths are `true` and `false`: `on` is an option of a step."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [
-        (tag, re.compile("true|false") if tag.endswith(":bool") else pattern)
-        for tag, pattern in resolvers
-        if not tag.endswith(":bool") or first in "tf"
-    ]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 class Step(NamedTuple):
@@ -75,7 +60,7 @@ def load(area: str) -> list[Scenario]:
     path = FOLDER / f"{area}.yaml"
     if not path.exists():
         raise WrongScenario(f"there is no area {area}: {path.name} does not exist")
-    content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
     found: list[Scenario] = []
     for item in content["scenarios"]:
         scenario = _scenario(area, item)._replace(alone=content.get("alone", False))
