@@ -9,55 +9,20 @@ its connection (as Apache Kafka does) and nothing else.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from drayd import handlers
 from drayd.broker import Broker
 from drayd.call import Call, Result
 from drayd.connection import Answer, Connection, Reply, Unanswered
-from drayd.handlers import (
-    k00_produce,
-    k01_fetch,
-    k02_list_offsets,
-    k03_metadata,
-    k08_offset_commit,
-    k09_offset_fetch,
-    k10_find_coordinator,
-    k11_join_group,
-    k12_heartbeat,
-    k13_leave_group,
-    k14_sync_group,
-    k15_describe_groups,
-    k16_list_groups,
-    k18_api_versions,
-    k19_create_topics,
-    k20_delete_topics,
-    k21_delete_records,
-    k22_init_producer_id,
-    k23_offset_for_leader_epoch,
-    k32_describe_configs,
-    k33_alter_configs,
-    k35_describe_log_dirs,
-    k37_create_partitions,
-    k42_delete_groups,
-    k43_elect_leaders,
-    k44_incremental_alter_configs,
-    k45_alter_partition_reassignments,
-    k46_list_partition_reassignments,
-    k47_offset_delete,
-    k48_describe_client_quotas,
-    k49_alter_client_quotas,
-    k50_describe_user_scram_credentials,
-    k60_describe_cluster,
-    k61_describe_producers,
-    k68_consumer_group_heartbeat,
-    k69_consumer_group_describe,
-    k74_list_config_resources,
-    k75_describe_topic_partitions,
-)
+from drayd.handlers import k00_produce, k18_api_versions
 from drayd.logs import Logger
 from drayd.work import Work
 from protocol.empty import empty
@@ -68,45 +33,11 @@ from protocol.reader import read_message
 
 log = Logger(__name__)
 
-MODULES: tuple[ModuleType, ...] = (
-    k00_produce,
-    k01_fetch,
-    k02_list_offsets,
-    k03_metadata,
-    k08_offset_commit,
-    k09_offset_fetch,
-    k10_find_coordinator,
-    k11_join_group,
-    k12_heartbeat,
-    k13_leave_group,
-    k14_sync_group,
-    k15_describe_groups,
-    k16_list_groups,
-    k18_api_versions,
-    k19_create_topics,
-    k20_delete_topics,
-    k21_delete_records,
-    k22_init_producer_id,
-    k23_offset_for_leader_epoch,
-    k32_describe_configs,
-    k33_alter_configs,
-    k35_describe_log_dirs,
-    k37_create_partitions,
-    k42_delete_groups,
-    k43_elect_leaders,
-    k44_incremental_alter_configs,
-    k45_alter_partition_reassignments,
-    k46_list_partition_reassignments,
-    k47_offset_delete,
-    k48_describe_client_quotas,
-    k49_alter_client_quotas,
-    k50_describe_user_scram_credentials,
-    k60_describe_cluster,
-    k61_describe_producers,
-    k68_consumer_group_heartbeat,
-    k69_consumer_group_describe,
-    k74_list_config_resources,
-    k75_describe_topic_partitions,
+# A file of `handlers/` is an API, named by its key.
+MODULES: tuple[ModuleType, ...] = tuple(
+    import_module(f"{handlers.__name__}.{module.name}")
+    for module in iter_modules(handlers.__path__)
+    if re.match(r"k\d\d_", module.name)
 )
 
 

@@ -7,12 +7,12 @@ harm: that is how an unknown outcome is resolved.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from metadata import keys
+from metadata.following import follow
 from metadata.store import (
     Change,
     Check,
@@ -22,7 +22,6 @@ from metadata.store import (
     Gap,
     MetadataStore,
     Put,
-    StoreError,
     Watch,
 )
 from metadata.values import Overrides, decode, encode
@@ -33,7 +32,6 @@ GROUPS = "groups"
 CLIENT_METRICS = "client-metrics"
 KINDS = (BROKERS, GROUPS, CLIENT_METRICS)
 
-FOLLOW_RETRY_S = 0.2
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -113,24 +111,14 @@ class StoredConfigs:
     async def follow(self) -> None:
         """Keeps current with what other brokers do; runs until cancelled. `load` first."""
         assert self._watch is not None
-        try:
-            async for change in self._watch:
-                while not await self._followed(change):
-                    await asyncio.sleep(FOLLOW_RETRY_S)
-        finally:
-            await self._watch.close()
+        await follow(self._watch, self._take)
 
-    async def _followed(self, change: Change | Gap) -> bool:
-        """False: the store couldn't be read, and the change is still to be followed."""
+    async def _take(self, change: Change | Gap) -> None:
         if isinstance(change, Gap):
-            try:
-                await self.load()
-            except StoreError:
-                return False
-            return True
+            await self.load()
+            return
         values = {} if change.value is None else decode(Overrides, change.value).values
         self._learn(change.key, change.version, values)
-        return True
 
     def _learn(self, key: str, version: int, values: Mapping[str, str]) -> None:
         known = self._known.get(key)

@@ -8,11 +8,11 @@ Invariant: `alter` returns when its changes are stored and `all` shows them.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from metadata import keys
+from metadata.following import follow
 from metadata.store import (
     Change,
     Check,
@@ -22,12 +22,10 @@ from metadata.store import (
     Gap,
     MetadataStore,
     Put,
-    StoreError,
     Watch,
 )
 from metadata.values import Quota, decode, encode
 
-FOLLOW_RETRY_S = 0.5
 # A large request goes in pieces, so that it fits into one message of any store.
 ENTITIES_PER_COMMIT = 64
 
@@ -76,25 +74,15 @@ class Quotas:
     async def follow(self) -> None:
         """Keeps up with what others change; runs until cancelled. `load` first."""
         assert self._watch is not None
-        try:
-            async for change in self._watch:
-                while not await self._followed(change):
-                    await asyncio.sleep(FOLLOW_RETRY_S)
-        finally:
-            await self._watch.close()
+        await follow(self._watch, self._take)
 
-    async def _followed(self, change: Change | Gap) -> bool:
-        """False: the store couldn't be read, and the change is still to be followed."""
+    async def _take(self, change: Change | Gap) -> None:
         if isinstance(change, Gap):
-            try:
-                await self.load()
-            except StoreError:
-                return False
-            return True
+            await self.load()
+            return
         quota = None if change.value is None else decode(Quota, change.value)
         if self._learn(change.key, _Known(change.version, quota)):
             self._on_change()
-        return True
 
     def _learn(self, key: str, known: _Known) -> bool:
         """False: that is no news."""

@@ -9,7 +9,6 @@ starts next can resume.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import msgspec
 
 from metadata import keys
 from metadata.cluster import Numbers
+from metadata.following import follow
 from metadata.references import PIECE
 from metadata.store import (
     Change,
@@ -29,7 +29,6 @@ from metadata.store import (
     Gap,
     MetadataStore,
     Put,
-    StoreError,
     Watch,
 )
 from metadata.streams import DomainLog, StreamMissing
@@ -38,7 +37,6 @@ from metadata.values import Lifecycle, StreamHead, StreamRef, Topic, TopicName, 
 
 LAST_OFFSET = 2**63 - 1
 REMEMBERED_DELETIONS = 1000
-FOLLOW_RETRY_S = 0.2
 
 
 class TopicExists(Exception):
@@ -177,31 +175,21 @@ class Topics:
     async def follow(self) -> None:
         """Keeps the registry current with what others do; runs until cancelled. `load` first."""
         assert self._watch is not None
-        try:
-            async for change in self._watch:
-                while not await self._followed(change):
-                    await asyncio.sleep(FOLLOW_RETRY_S)
-        finally:
-            await self._watch.close()
+        await follow(self._watch, self._take)
 
-    async def _followed(self, change: Change | Gap) -> bool:
-        """False: the store couldn't be read, and the change is still to be followed."""
-        try:
-            if isinstance(change, Gap):
-                await self.load()
-                return True
-            topic_id = UUID(hex=change.key.removeprefix(keys.TOPIC_IDS))
-            topic = None if change.value is None else decode(Topic, change.value)
-            if topic is None or topic.state != Lifecycle.ACTIVE:
-                self._remove(topic_id)
-            elif topic_id in self._by_id:
-                self._add(topic, change.version)
-            else:
-                # New to us, or deleted by us since: the store knows.
-                await self._read_id(topic_id)
-        except StoreError:
-            return False
-        return True
+    async def _take(self, change: Change | Gap) -> None:
+        if isinstance(change, Gap):
+            await self.load()
+            return
+        topic_id = UUID(hex=change.key.removeprefix(keys.TOPIC_IDS))
+        topic = None if change.value is None else decode(Topic, change.value)
+        if topic is None or topic.state != Lifecycle.ACTIVE:
+            self._remove(topic_id)
+        elif topic_id in self._by_id:
+            self._add(topic, change.version)
+        else:
+            # New to us, or deleted by us since: the store knows.
+            await self._read_id(topic_id)
 
     # -- creating ----------------------------------------------------------------------------
 
