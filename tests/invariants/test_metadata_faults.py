@@ -163,7 +163,7 @@ async def test_a_store_that_is_down_gives_codes_that_clients_retry(tmp_path: Pat
             "timeout": 30_000,
         }
         created = await client.ask(CREATE_TOPICS, 7, new)
-        assert created.topics[0].error_code is ErrorCode.request_timed_out
+        assert created.topics[0].error_code is ErrorCode.kafka_storage_error
         (missing,) = (await client.ask(METADATA, 9, {"topics": [{"name": "unknown"}]})).topics
         assert missing.error_code is ErrorCode.leader_not_available
         (found,) = (await client.ask(METADATA, 9, {"topics": [{"name": TOPIC}]})).topics
