@@ -28,7 +28,41 @@ class Rule(NamedTuple):
     reason: str
 
 
+IN_ANY_ORDER = {
+    "AlterClientQuotas": ("entries",),
+    "ConsumerGroupDescribe": (
+        "**.partitions",
+        "groups",
+        "groups.*.members",
+        "**.subscribed_topic_names",
+        "**.topic_partitions",
+    ),
+    "ConsumerGroupHeartbeat": ("assignment.topic_partitions", "**.partitions"),
+    "CreatePartitions": ("results",),
+    "CreateTopics": ("topics",),
+    "DeleteGroups": ("results",),
+    "DeleteRecords": ("**.partitions",),
+    "DeleteTopics": ("responses",),
+    "DescribeClientQuotas": ("entries",),
+    "DescribeConfigs": ("results.*.configs",),
+    "DescribeGroups": ("groups.*.members", "groups"),
+    "DescribeLogDirs": ("**.partitions",),
+    "DescribeUserScramCredentials": ("results",),
+    "Fetch": ("responses", "responses.*.partitions"),
+    "JoinGroup": ("members",),
+    "ListOffsets": ("topics.*.partitions",),
+    "Metadata": ("topics",),
+    "OffsetFetch": ("**.partitions",),
+    "Produce": ("responses", "responses.*.partition_responses"),
+}
+"""Lists whose order in Kafka is that of a hash table, of threads or of chance."""
+
 RULES = (
+    *(
+        Rule(api, path, UNORDERED, "Kafka's order is that of a hash table, or of chance")
+        for api, paths in IN_ANY_ORDER.items()
+        for path in paths
+    ),
     # Values that no two servers share.
     Rule("*", "**.port", SYMBOL, "each server listens on a free port"),
     Rule("*", "**.cluster_id", SYMBOL, "random"),
@@ -41,41 +75,8 @@ RULES = (
     Rule("*", "**.log_append_time", TIME, "the server's clock"),
     Rule("Produce", "**.batch_index_error_message", TIME, "names the times that are allowed"),
     Rule("ApiVersions", "finalized_features_epoch", COUNT, "counts changes to Kafka's metadata"),
-    # What is a matter of hash tables, or of chance.
-    Rule("Metadata", "topics", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("Produce", "responses", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("JoinGroup", "members", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("DescribeGroups", "groups.*.members", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("DescribeConfigs", "results.*.configs", UNORDERED, "Kafka's order is a hash table's"),
-    Rule("Produce", "responses.*.partition_responses", UNORDERED, "likewise"),
-    Rule("Fetch", "responses", UNORDERED, "Kafka puts errors last"),
-    Rule("Fetch", "responses.*.partitions", UNORDERED, "likewise"),
-    Rule("ListOffsets", "topics.*.partitions", UNORDERED, "Kafka's order is a hash table's"),
-    Rule("DeleteTopics", "responses", UNORDERED, "Kafka shuffles them on purpose"),
-    Rule("OffsetFetch", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("DescribeGroups", "groups", UNORDERED, "Kafka's order is that of its threads"),
-    Rule("DeleteGroups", "results", UNORDERED, "Kafka's order is that of its threads"),
-    Rule("AlterClientQuotas", "entries", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("DescribeClientQuotas", "entries", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("CreateTopics", "topics", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("CreatePartitions", "results", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("DeleteRecords", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("DescribeLogDirs", "**.partitions", UNORDERED, "Kafka's order is that of a hash table"),
-    Rule("DescribeUserScramCredentials", "results", UNORDERED, "likewise"),
     Rule("DescribeLogDirs", "**.total_bytes", IGNORED, "the machine's disk"),
     Rule("DescribeLogDirs", "**.usable_bytes", IGNORED, "the machine's disk"),
-    Rule(
-        "ConsumerGroupHeartbeat",
-        "assignment.topic_partitions",
-        UNORDERED,
-        "Kafka's order is that of a hash table",
-    ),
-    Rule("ConsumerGroupHeartbeat", "**.partitions", UNORDERED, "likewise"),
-    Rule("ConsumerGroupDescribe", "**.partitions", UNORDERED, "likewise"),
-    Rule("ConsumerGroupDescribe", "groups", UNORDERED, "likewise"),
-    Rule("ConsumerGroupDescribe", "groups.*.members", UNORDERED, "likewise"),
-    Rule("ConsumerGroupDescribe", "**.subscribed_topic_names", UNORDERED, "likewise"),
-    Rule("ConsumerGroupDescribe", "**.topic_partitions", UNORDERED, "likewise"),
     # What Dray is.
     Rule("DescribeConfigs", "**.documentation", IGNORED, "the texts are Dray's own"),
     Rule("Fetch", "**.records", WHOLE, "Kafka cuts the last batch, clients drop it; Dray doesn't"),
