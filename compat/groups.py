@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from operator import ge
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -219,6 +220,14 @@ class Feed:
         self.ends[partition] = max(self.ends[partition], offset + 1)
 
 
+def _told(event: dict[str, Any], what: str) -> list[tuple[int, int]]:
+    if what not in event:
+        return []
+    if what == "read":
+        return [(event["read"], event["end"])]
+    return [(int(partition), end) for partition, end in event["committed"].items()]
+
+
 class Story:
     """One variant's members, from the first to the last."""
 
@@ -274,9 +283,15 @@ class Story:
         self.settle("after the broker was killed")
         self.cut_off_ms.append((began_ms, time.time() * 1000))
 
+    def catch_up(self, ends: list[int]) -> None:
+        """Wait until so much is committed. A commit that a rebalance refuses isn't repeated, so
+        this is only sure to end while more is written."""
+        self._until("commit", lambda: all(map(ge, self._ends("committed"), ends)))
+
     def finish(self, ends: list[int]) -> None:
-        """Wait until all is read, and let everybody leave."""
-        self._until("read everything", lambda: self._read_ends() == ends)
+        """Wait until all is read and committed, and let everybody leave."""
+        self._until("read everything", lambda: self._ends("read") == ends)
+        self._until("commit everything", lambda: self._ends("committed") == ends)
         for member in self.alive:
             member.leave()
         found = _committed(self._server.bootstrap, self.group, self.topic)
@@ -297,13 +312,13 @@ class Story:
         owned = [member.owned for member in self.alive]
         return all(owned) and sorted(p for each in owned for p in each) == list(range(PARTITIONS))
 
-    def _read_ends(self) -> list[int]:
+    def _ends(self, what: str) -> list[int]:
+        """How far each partition was read, or committed."""
         ends = [0] * PARTITIONS
         for member in self.members:
             for event in list(member.events):
-                if "read" in event.what:
-                    partition = event.what["read"]
-                    ends[partition] = max(ends[partition], event.what["end"])
+                for partition, end in _told(event.what, what):
+                    ends[partition] = max(ends[partition], end)
         return ends
 
     def _until(self, step: str, done: Callable[[], bool]) -> None:
@@ -356,6 +371,7 @@ def run(server: Server, variant: Variant, command: list[str], stand_in: Program)
             story.alive[1].kill()
             story.settle("one was killed")
             story.kill_broker_in_rebalance()
+            story.catch_up(list(feed.ends))
             feed.stop()
             story.finish(feed.ends)
             judge(story.events(), feed.ends, _gone(story), story.cut_off_ms)
