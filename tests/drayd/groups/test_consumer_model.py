@@ -152,7 +152,9 @@ class GroupLife(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """All is quiet: the group settles, evenly, and then nothing moves any more."""
-        for _ in range(12):
+        # Long enough for a session to end first (a static member that forgot itself can't come
+        # back before), and for what follows from that.
+        for _ in range(30):
             self.play.pass_ms(5_000)
             for client in list(self.clients.values()):
                 client.settle()
